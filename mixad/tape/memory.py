@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Base", "array_as", "base_of", "check_writable", "gives_arrays",
            "gives_read_only_views", "gives_views", "is_numpy_number", "is_part_written_back",
            "is_written_back", "join", "noted", "noted_array", "read_only", "restore", "retire_flat",
-           "retire_others", "share", "sharing_with", "stand_for", "unshared",
+           "retire_others", "share", "stand_for", "unshared",
            "view_of"]  # fmt: skip
 
 
@@ -248,11 +248,6 @@ def check_writable(tracer: Tracer) -> None:
 def unshared(value: Any) -> Any:
     """Return a value under a name of its own: writing to one does not change the other."""
     return type(value)(value.cell, value.origin) if isinstance(value, Tracer) else value
-
-
-def sharing_with(tracer: Tracer) -> list[Tracer]:
-    """Return what shares memory with a tracer."""
-    return [] if tracer.sharing is None else tracer.sharing.memory.others(tracer)
 
 
 def retire_others(tracer: Tracer) -> None:

@@ -32,10 +32,10 @@ from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import plan_of
 
-__all__ = ["MAX_FUSED", "Run", "one_of", "values_of_slots"]
+__all__ = ["MAX_FUSED", "Run", "one_of"]
 
 
-def values_of_slots(values: Sequence[Any]) -> list[Any]:
+def _values_of_slots(values: Sequence[Any]) -> list[Any]:
     """Return what came in as plans take it, by slot; None for what was made.
 
     Raises
@@ -191,7 +191,7 @@ class Run:
         """
         strand = self._strand
         if self.values:  # what came in before has been read, and will be again
-            values_of_slots(strand.values[: len(self.values)])
+            _values_of_slots(strand.values[: len(self.values)])
         last = len(strand.ends)
         self._look([*strand.ends[self._counted :], strand.state])
         if not (self.advance(wanted) and self._forward(last)):
@@ -243,7 +243,7 @@ class Run:
 
     def _look(self, ends: Sequence[State]) -> None:
         """Look at what has been recorded since the last time."""
-        self.values += values_of_slots(self._strand.values[len(self.values) :])
+        self.values += _values_of_slots(self._strand.values[len(self.values) :])
         self._counted += len(ends)
         self._times.update(map(id, ends))
         self._operations += sum([end.weight for end in ends])
