@@ -430,6 +430,7 @@ class Strand:
         if not is_told and not operation.is_primitive:
             self._forget(first)
             replay.forget(first)
+            del replay, given  # where nodes go on, these would hold what has been done
             found = operation.compute(*operands)
             if self.is_flat:  # else what failed may be these values
                 operation.open(operands)
