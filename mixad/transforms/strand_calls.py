@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,9 +73,6 @@ def _returned(outputs: Outputs, aux: Any, *, with_value: bool) -> _Returned:
 
 
 _NOTHING = _Returned([], [])
-
-
-_slot_of = attrgetter("slot")
 
 
 class StrandCall:

@@ -52,6 +52,12 @@ def renamed(x: Any) -> Any:
     return (y * z).sum()
 
 
+def differences(f: Callable[[Any], Any], x: Any) -> Any:
+    """Return the gradient by central differences of NumPy's own results."""
+    steps = 1e-6 * np.eye(x.size)
+    return np.array([(float(f(x + h)) - float(f(x - h))) / 2e-6 for h in steps])
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "elements in order": lambda x: (np.sort(x * x)[1:] * x[:-1]).sum(),
     "a median": lambda x: np.median(x) * np.exp(x).sum(),
@@ -70,6 +76,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_first_calls_give_the_bits_of_later_ones(name: str) -> None:
     f = PROGRAMS[name]
+    slope = differences(f, X.copy())
+    np.testing.assert_allclose(mixad.grad(f)(X.copy()), slope, rtol=1e-6, atol=1e-7)
     for call in (
         lambda x: mixad.value_and_grad(f)(x),
         lambda x: (mixad.vjp(f, x)[0], mixad.vjp(f, x)[1](2.0)),
@@ -97,7 +105,7 @@ def test_no_kernel_is_launched_while_a_function_is_recorded(launches: list[Any])
     gradient = mixad.grad(f)(X)
     assert seen == [0]
     assert launches
-    np.testing.assert_allclose(gradient, by_nodes(mixad.grad(f), X), rtol=1e-10)
+    np.testing.assert_allclose(gradient, differences(f, X), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +182,7 @@ def test_what_cannot_be_decomposed_raises_and_what_can_does_not() -> None:
             mixad.grad(f)(-positive)
     found = [mixad.grad(f)(positive) for _ in range(3)]
     np.testing.assert_array_equal(found[1], found[0])
-    np.testing.assert_allclose(found[0], by_nodes(mixad.grad(f), positive), rtol=1e-10)
+    np.testing.assert_allclose(found[0], differences(f, positive), rtol=1e-6, atol=1e-7)
 
 
 def test_an_error_that_the_function_catches_is_no_end() -> None:
@@ -200,7 +208,7 @@ def test_copies_are_known_wherever_they_are_made(
         return (np.real(z) * y).sum()
 
     for _ in range(3):
-        np.testing.assert_array_equal(mixad.grad(f)(X), by_nodes(mixad.grad(f), X))
+        np.testing.assert_allclose(mixad.grad(f)(X), differences(f, X), rtol=1e-6, atol=1e-7)
     assert len(runs) == 3
 
 
