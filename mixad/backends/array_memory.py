@@ -14,7 +14,8 @@ import numpy as np
 
 from mixad.errors import TracerError
 
-__all__ = ["DLPACK", "MEMORY", "Array", "ArrayMemory", "NumpyArray", "is_bfloat16"]
+__all__ = ["DLPACK", "MEMORY", "Array", "ArrayMemory", "NumpyArray", "is_bfloat16",
+           "packed_strides"]  # fmt: skip
 
 Array: TypeAlias = Any
 """An array of any library, or a NumPy scalar."""
@@ -38,7 +39,12 @@ class ArrayMemory:
     bits : callable
         An array of bfloat16, which NumPy does not know, as one of int16 over the same memory.
     address : callable
-        Where an array on the CPU begins; None where only `view` tells.
+        Where an array begins; None where only `view` tells.
+    part : callable or None
+        ``(array, dtype, shape, strides, first)``: a view of other shape and strides that begins so
+        many bytes after an array; None where there are no such.
+    is_captured : callable
+        Whether what is asked of a device now is recorded for a graph.
     """
 
     strides: Callable[[Array], tuple[int, ...]]
@@ -46,10 +52,12 @@ class ArrayMemory:
     wrapped: Callable[[Any, NumpyArray, Array], Array]
     bits: Callable[[Array], Array] = lambda a: a.view("int16")
     address: Callable[[Array], int | None] = lambda a: None
+    part: Callable[..., Array] | None = None
+    is_captured: Callable[[], bool] = lambda: False
 
 
-def _packed_strides(array: Array) -> tuple[int, ...]:
-    """Return strides for arrays whose memory is not there yet, as if they were packed."""
+def packed_strides(array: Array) -> tuple[int, ...]:
+    """Return the strides that an array has if it is packed, as are those without memory yet."""
     steps = accumulate((array.itemsize, *array.shape[:0:-1]), operator.mul)
     return tuple(steps)[::-1][len(array.shape) == 0 :]
 
@@ -82,6 +90,20 @@ def _as_jax(xp: Any, result: NumpyArray, like: Array) -> Array:
         return found if is_there else jax.device_put(result, like.device)
 
 
+def _address_of_numpys(array: Array) -> int | None:
+    """Return where an array begins; a NumPy scalar has its memory for the moment only."""
+    is_array = type(array) is np.ndarray
+    return int(array.__array_interface__["data"][0]) if is_array else None
+
+
+def _part_of_tensor(
+    array: Array, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], first: int
+) -> Array:
+    """Return a view of a tensor, which has the same type: torch counts elements, not bytes."""
+    size, start = array.element_size(), array.storage_offset()
+    return array.as_strided(shape, [step // size for step in strides], start + first // size)
+
+
 def is_bfloat16(array: Array) -> bool:
     """Whether an array is of the one type of floats that NumPy does not know."""
     return str(array.dtype).endswith("bfloat16")
@@ -90,9 +112,20 @@ def is_bfloat16(array: Array) -> bool:
 # Torch marks tensors whose elements are the negatives or conjugates of what is in memory by bits,
 # and zeros that are in no memory.
 MEMORY = {
-    "numpy": ArrayMemory(lambda a: a.strides, np.asarray, lambda xp, result, like: result),
+    "numpy": ArrayMemory(
+        lambda a: a.strides,
+        np.asarray,
+        lambda xp, result, like: result,
+        address=_address_of_numpys,
+        part=lambda a, dtype, shape, strides, first: np.ndarray(shape, dtype, a, first, strides),
+    ),
     "cupy": ArrayMemory(
-        lambda a: a.strides, np.from_dlpack, lambda xp, result, like: xp.asarray(result)
+        lambda a: a.strides,
+        np.from_dlpack,
+        lambda xp, result, like: xp.asarray(result),
+        address=lambda a: int(a.data.ptr),
+        part=lambda a, dtype, shape, strides, first: type(a)(shape, dtype, a.data + first, strides),
+        is_captured=lambda: sys.modules["cupy"].cuda.get_current_stream().is_capturing(),
     ),
     "torch": ArrayMemory(
         lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
@@ -100,15 +133,20 @@ MEMORY = {
         lambda xp, result, like: xp.from_numpy(result),
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
         lambda a: None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr(),
+        _part_of_tensor,
+        lambda: (
+            (cuda := sys.modules["torch"].cuda).is_initialized()
+            and cuda.is_current_stream_capturing()
+        ),
     ),
     "jax": ArrayMemory(
-        lambda a: _packed_strides(a) if is_bfloat16(a) else np.from_dlpack(a).strides,
+        lambda a: packed_strides(a) if is_bfloat16(a) else np.from_dlpack(a).strides,
         _over_jax,
         _as_jax,
         lambda a: a,
     ),
     "dask": ArrayMemory(
-        _packed_strides, _refuse_to_compute, lambda xp, result, like: xp.asarray(result)
+        packed_strides, _refuse_to_compute, lambda xp, result, like: xp.asarray(result)
     ),
 }
 DLPACK = ArrayMemory(

@@ -169,7 +169,7 @@ def _is_tensor(value: Any) -> bool:
 def _kind(value: Any) -> Hashable:
     """Return what decides whether torch takes an argument."""
     if isinstance(value, Tracer) and not is_constant(value):
-        return value.cell.shape, value.cell.kind
+        return value.shape, value.kind
     value = plain(value)
     if _is_tensor(value):
         return _supported(value).shape if value.is_nested else value.shape, value.dtype

@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from mixad.backends.arrays import is_array, is_scalar
 from mixad.kernel.options import KernelOptions
@@ -24,7 +23,7 @@ from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import ConstantNode, InputNode, Rule, RuleNode
 from mixad.tape.operations import Called, results_of
-from mixad.tape.over_numpy import as_numpy
+from mixad.tape.registers import Part, as_register, may_share_memory, part_in
 from mixad.tape.tracer import Origin, Tracer
 from mixad.tape.values_rule import ValuesNode, ValuesRule
 
@@ -86,13 +85,10 @@ class Stores(NamedTuple):
 
 
 class Viewed(NamedTuple):
-    """A view of an array that came in: where it begins, and its strides, in bytes."""
+    """A view of an array that came in."""
 
     whole: Register
-    shape: Shape
-    dtype: np.dtype[Any]
-    first: int
-    strides: tuple[int, ...]
+    part: Part
     result: Register
 
     @property
@@ -486,18 +482,20 @@ class Journal:
 
         Nor may it be one of another: arrays that share memory in this call need not in others.
         """
-        view = as_numpy(array)
-        came_in = [(slot, as_numpy(self._array_at(slot))) for slot, _ in self._entered.values()]
-        sharing = [(slot, whole) for slot, whole in came_in if np.may_share_memory(view, whole)]
+        view = as_register(array)
+        came_in = [(slot, as_register(self._array_at(slot))) for slot, _ in self._entered.values()]
+        sharing = [(slot, whole) for slot, whole in came_in if may_share_memory(view, whole)]
         cells = [cell() for cell, _ in self._cells.values()]
         made = [cell.value for cell in cells if cell is not None and cell.pending is None]
-        is_made = any(np.may_share_memory(view, as_numpy(value)) for value in made)
-        if is_made or len(sharing) != 1 or not _is_inside(view, sharing[0][1]):
+        is_made = any(may_share_memory(view, as_register(value)) for value in made)
+        if is_made or len(sharing) != 1:
             return None
         slot, whole = sharing[0]
-        first = _address(view) - _address(whole)
+        part = part_in(view, whole)
+        if part is None:
+            return None
         self._known[id(array)] = array, self._new()
-        self.entries.append(Viewed(slot, view.shape, view.dtype, first, view.strides, -self.count))
+        self.entries.append(Viewed(slot, part, -self.count))
         return -self.count
 
     def source(self, node: KernelNode, index: int) -> Register:
@@ -675,18 +673,6 @@ def _has_arrays(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(_has_arrays, value))
     return is_array(value)
-
-
-def _is_inside(view: np.ndarray[Any, Any], whole: np.ndarray[Any, Any]) -> bool:
-    """Whether all memory of an array is that of another one, without gaps."""
-    if not whole.flags.c_contiguous or not view.size:
-        return False
-    (first, last), (begin, end) = byte_bounds(view), byte_bounds(whole)
-    return begin <= first and last <= end
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 class _Noting:

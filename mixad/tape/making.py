@@ -27,7 +27,7 @@ from mixad.tape.fusion import (
     value_of,
 )
 from mixad.tape.kernel_call import KernelCall, kernel_values
-from mixad.tape.over_numpy import array_like
+from mixad.tape.registers import array_like
 from mixad.tape.storing import asked_for, residuals_of, storing_plan
 from mixad.tape.tracer import Origin, check_mode, journal_of
 
@@ -169,7 +169,7 @@ def kernel_prepared(
 def _fill(root: KernelNode) -> None:
     """Let the results of a node be arrays like them."""
     for _, cell, _ in root.live():
-        cell.fill(array_like(cell.shape, cell.kind), "off")
+        cell.fill(array_like(cell.shape, cell.kind, cell.device), "off")
 
 
 def _pending(sources: Sequence[Any]) -> list[Pending]:

@@ -432,7 +432,7 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
 def apply_without_derivative(rule: Rule, x: Any, **static: Any) -> Array:
     """Return what a rule without cotangents gives of the elements of a value: a plain array."""
     array = rule.evaluate(library_beside(x).xp, elements_of(x), **static)
-    if isinstance(x, Tracer):
+    if isinstance(x, Tracer) and (x.strand is None or not x.strand.takes(x)):
         journal = journal_of(x.origin.levels)
         if journal is not None:
             journal.derived(rule, static, x, array)

@@ -13,7 +13,7 @@ from mixad.backends.arrays import is_array, library_of
 from mixad.backends.fifo_cache import FifoCache
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.memory import Base, base_of
-from mixad.tape.over_numpy import as_numpy
+from mixad.tape.registers import bits_of
 from mixad.tape.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -356,9 +356,8 @@ def _content_of(value: Any) -> Hashable:
     if is_constant(value):
         raise _ConstantFoundError
     if _are_indices(value) and math.prod(value.shape) <= _MAX_INDICES:
-        elements = as_numpy(value)
-        form = cast("Hashable", type(value)), cast("Hashable", elements.dtype), elements.shape
-        return _Content(form, elements.tobytes())
+        form = cast("Hashable", type(value)), cast("Hashable", value.dtype), tuple(value.shape)
+        return _Content(form, bits_of(value))
     raise TypeError(type(value))
 
 

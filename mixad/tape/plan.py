@@ -10,8 +10,8 @@ import numpy as np
 
 from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.held import Held
-from mixad.tape.over_numpy import came_in
 from mixad.tape.plan_steps import Maker, Step
+from mixad.tape.registers import came_in
 
 __all__ = ["Fixed", "Plan", "share_memory"]
 

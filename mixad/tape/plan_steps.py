@@ -10,19 +10,21 @@ import numpy as np
 from mixad.backends import registry
 from mixad.backends.arrays import Library, as_array
 from mixad.backends.execute import Kernel, Prepared, kernel_for
+from mixad.errors import BackendError
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.rolls import Shifts
 from mixad.tape.gradient_plan import in_shape
-from mixad.tape.journal import Pulled, PulledValues, Stores, Viewed
+from mixad.tape.journal import Pulled, PulledValues, Stores
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.node import added
-from mixad.tape.over_numpy import as_numpy, of_numpy
+from mixad.tape.registers import Part, as_register, of_register
 from mixad.tape.rolls import rolled
 
 __all__ = ["Arguments", "Arithmetic", "Fixed", "Maker", "Pull", "Registers", "Run", "Step",
            "add_into", "add_new", "contract", "evaluate", "evaluate_several", "for_all_threads",
            "free", "is_of_plugin", "launch", "place", "pull", "pull_call", "pull_into",
-           "pull_values", "roll", "run_call", "run_storing", "shift", "take", "view"]  # fmt: skip
+           "pull_values", "roll", "run_call", "run_prepared", "run_storing", "shift", "take",
+           "view"]  # fmt: skip
 
 Registers: TypeAlias = list[Any]
 Step: TypeAlias = Callable[[Registers], None]
@@ -58,6 +60,14 @@ def launch(run: Run, reads: Sequence[int], writes: Sequence[int], registers: Reg
         registers[register] = array
 
 
+def run_prepared(kernel: Kernel, run: Run, arguments: Sequence[Any]) -> Sequence[Any]:
+    """Launch a kernel of a plugin's; if that fails, the kernel asks another backend."""
+    try:
+        return run(arguments)
+    except BackendError:
+        return kernel(arguments, None)
+
+
 def run_storing(entry: Stores, arguments: Sequence[Any]) -> Sequence[Any]:
     """Return results and partials."""
     return kernel_for(entry.passes, entry.asked)(kernel_values(entry.passes[0], arguments), None)
@@ -71,7 +81,7 @@ def roll(source: int, shifts: Shifts, result: int, registers: Registers) -> None
 def add_into(own: int, other: int, registers: Registers) -> None:
     """Add to an array that nothing else holds."""
     array = registers[own]
-    np.add(array, registers[other], array)
+    array += registers[other]
 
 
 def add_new(first: int, second: int, found: int, registers: Registers) -> None:
@@ -79,10 +89,9 @@ def add_new(first: int, second: int, found: int, registers: Registers) -> None:
     registers[found] = added(registers[first], registers[second])
 
 
-def view(entry: Viewed, whole: int, result: int, registers: Registers) -> None:
+def view(part: Part, whole: int, result: int, registers: Registers) -> None:
     """Take a view of an array that came in."""
-    array = registers[whole]
-    registers[result] = np.ndarray(entry.shape, entry.dtype, array, entry.first, entry.strides)
+    registers[result] = part.of(registers[whole])
 
 
 def evaluate(
@@ -94,7 +103,7 @@ def evaluate(
 ) -> None:
     """Apply a rule with one value."""
     value = evaluate(*arguments(registers), **static)
-    registers[result] = value if type(value) is np.ndarray else as_array(as_numpy(value))
+    registers[result] = value if type(value) is np.ndarray else as_array(as_register(value))
 
 
 def evaluate_several(
@@ -107,7 +116,7 @@ def evaluate_several(
     """Apply a rule with several values."""
     values = evaluate(*arguments(registers), **static)
     for register, value in zip(results, values, strict=True):
-        registers[register] = as_array(as_numpy(value))
+        registers[register] = as_array(as_register(value))
 
 
 def place(
@@ -154,7 +163,7 @@ def pull_into(
 ) -> None:
     """Let a rule add its gradient to a cotangent, as it did when the plan was made."""
     assert entry.rule.add_into is not None
-    whole = of_numpy(library, registers[into])
+    whole = of_register(library, registers[into])
     is_added = entry.rule.add_into(whole, g(registers), **entry.static)
     assert is_added, "whether a rule adds in place depends on shapes alone"
 
@@ -167,7 +176,7 @@ def take(
     """Put gradients that a rule gives into registers."""
     gradients = pull(registers)
     for at, register in writes:
-        registers[register] = as_numpy(gradients[at])
+        registers[register] = as_register(gradients[at])
 
 
 def pull_values(

@@ -8,24 +8,31 @@ stored.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from functools import cache
 from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from mixad.backends.arrays import as_array, describe_array
+from mixad.backends.arrays import as_array, describe_array, device_key
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell, Kind
 from mixad.tape.held import Held
 from mixad.tape.journal import Journal
 from mixad.tape.making import make_together
 from mixad.tape.operations import LINK, Segment
-from mixad.tape.over_numpy import as_numpy, came_in, have_same_bits, of_numpy
+from mixad.tape.registers import (
+    as_register,
+    came_in,
+    filled,
+    have_same_bits,
+    of_register,
+    own_array,
+)
 from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
@@ -58,10 +65,18 @@ _Done: TypeAlias = tuple[Sequence[Any], Sequence[tuple[Any, bool] | None]]
 nothing else holds its array."""
 
 
-@cache
-def one_of(kind: Kind) -> np.ndarray[Any, Any]:
+def one_of(kind: Kind, device: Any) -> Any:
     """Return the cotangent of a number that a gradient begins with."""
-    return np.ones((), kind.type.dtype)
+    key = kind, device_key(device)
+    found = _ONES.get(key)
+    if found is None:
+        found = as_register(filled(1.0, (), kind, device))
+        if not kind.library.memory.is_captured():  # memory of a graph is another's after it
+            _ONES[key] = found
+    return found
+
+
+_ONES: dict[Hashable, Any] = {}
 
 
 _MAX_KEPT = 1 << 14
@@ -72,11 +87,18 @@ MAX_FUSED = 128
 arrays are launched one by one, in whichever call, so that results depend on the recording alone."""
 
 
-def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy of an array with its strides, which plans are made for."""
+def _copied(array: Any) -> Any:
+    """Return a copy of an array with its strides, which plans are made for; None if that is large
+    or has others."""
+    if type(array) is not np.ndarray:
+        found = own_array(array, tuple(array.shape))
+        is_small = math.prod(array.shape) <= _MAX_KEPT
+        return found if is_small and describe_array(found) == describe_array(array) else None
     if not array.size:
         return array.copy()
     first, last = byte_bounds(array)
+    if last - first > _MAX_KEPT * array.itemsize:
+        return None
     start = int(array.__array_interface__["data"][0]) - first
     memory = np.empty(last - first, np.uint8)
     found = np.ndarray(array.shape, array.dtype, memory, start, array.strides)
@@ -148,7 +170,7 @@ class Run:
 
     def value(self, slot: int) -> Any:
         """Return a value that has been computed, as an array of the library."""
-        return of_numpy(self._strand.library, as_array(self.values[slot]))
+        return of_register(self._strand.library, as_array(self.values[slot]))
 
     def once(
         self,
@@ -207,11 +229,10 @@ class Run:
         strand, values = self._strand, self.values
         for slot, value in enumerate(strand.values):
             if type(value) is Held:
-                array = values[slot]
-                first, last = byte_bounds(array)
-                if last - first > _MAX_KEPT * array.itemsize:
+                found = _copied(values[slot])
+                if found is None:
                     return False
-                values[slot] = _copied(array)
+                values[slot] = found
         for link, source in strand.sources.items():
             values[link] = values[source]
         read = set(strand.sources.values())
@@ -322,7 +343,7 @@ class Run:
     def _whole(self, slot: int) -> Any:
         """Return a cotangent in the shape of its value."""
         found, shape = self._found.pop(slot).value, self._strand.known(slot).shape
-        return found if found.shape == shape else np.array(np.broadcast_to(found, shape))
+        return found if found.shape == shape else own_array(found, shape)
 
     def _add(self, slot: int, value: Any, fresh: bool) -> None:
         """Add to the cotangent of a value."""
@@ -335,7 +356,7 @@ class Run:
         strand = self._strand
         value = strand.values[strand.sources.get(slot, slot)]
         if strand.is_traced(slot) or type(value) is Held:
-            return of_numpy(strand.library, self.values[slot])
+            return of_register(strand.library, self.values[slot])
         return strand.arrived(slot)
 
     def _is_unsteady(self, number: int) -> bool:
@@ -366,13 +387,13 @@ class Run:
             replayed.done.clear()
             with level:
                 origins, chosen = [t.origin for t in chosen[: len(asked)]], chosen[len(asked) :]
-                outputs = list(zip(origins, [of_numpy(library, g) for g in gs], strict=True))
+                outputs = list(zip(origins, [of_register(library, g) for g in gs], strict=True))
                 origins.clear()
                 nodes = [t.origin.node for t in replayed.inputs]
                 found = backward(level, outputs, nodes, of_number=of_number) if gs else []  # type: ignore[arg-type]
                 make_together([tracer.cell for tracer in chosen])
-                made = [as_numpy(tracer.cell.value) for tracer in chosen]
-            done = made, [c and (as_numpy(c.value), c.fresh) for c in found]
+                made = [as_register(tracer.cell.value) for tracer in chosen]
+            done = made, [c and (as_register(c.value), c.fresh) for c in found]
             for each in journal.decided:
                 each.warn()
             self._keep_plan(key, number, journal, gs, [t.cell for t in chosen], done)
@@ -393,6 +414,8 @@ class Run:
         segment = self._strand.segment(number)
         came = self.values[segment.start : segment.stop]
         known, self.has_failed = segment.state.plans.get(key), False
+        if self._strand.library.memory.is_captured():  # no element can be looked at
+            return
         if known is None and segment.state.come() < self._least_calls(number, came):
             return
         plan = known or plan_of(
@@ -414,7 +437,8 @@ class Run:
         """Return in which call a plan of a segment is made, of what comes in."""
         if not self._fuses(number):
             return _RARE + 1
-        return 1 if sum(map(np.size, came)) <= _MAX_AT_ONCE else 2
+        sizes = [math.prod(getattr(each, "shape", ())) for each in came]
+        return 1 if sum(sizes) <= _MAX_AT_ONCE else 2
 
 
 def _are_same(one: _Done, other: _Done) -> bool:
@@ -427,4 +451,4 @@ def _are_same(one: _Done, other: _Done) -> bool:
                 return False
         else:
             pairs.append((first[0], second[0]))
-    return all(have_same_bits(np.asarray(a), np.asarray(b)) for a, b in pairs)
+    return all(have_same_bits(as_array(a), as_array(b)) for a, b in pairs)

@@ -45,7 +45,7 @@ from mixad.tape.operations import (
     call_of,
     results_of,
 )
-from mixad.tape.over_numpy import array_like
+from mixad.tape.registers import array_like
 from mixad.tape.replay import Replay
 from mixad.tape.states import SeenSlot, State, initial_state
 from mixad.tape.tracer import Level, Tracer, check_levels, plain
@@ -786,7 +786,7 @@ class Strand:
         """Return the array or number that came in, as operations take it."""
         value = self.values[self.sources.get(slot, slot)]
         if type(value) is self.kind:
-            found = array_like(value.shape, value.kind)
+            found = array_like(value.shape, value.kind, self.device)
             return found[()] if is_numpy_number(value) else found
         return value.array if type(value) is Held else value
 
@@ -797,7 +797,7 @@ class Strand:
             return self.arrived(slot)
         known = self.known(slot)
         assert known.kind is not None
-        return array_like(known.shape, known.kind)
+        return array_like(known.shape, known.kind, self.device)
 
     def is_traced(self, slot: int) -> bool:
         """Whether the value of a slot is an input, was made, or links to one that is."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from mixad.backends.arrays import NUMPY, Library
+from mixad.backends.arrays import NUMPY, Library, is_array
 from mixad.backends.execute import Kernel, Prepared, kernel_for
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
@@ -40,9 +40,9 @@ from mixad.tape.journal import (
 )
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.node import Rule
-from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.plan import Fixed, Plan, Result, share_memory
 from mixad.tape.plan_steps import Arguments, Maker, Pull, Registers, Run, Step
+from mixad.tape.registers import as_register, of_register
 from mixad.tape.rolls import Term, can_be_added, rolled, sum_of
 from mixad.tape.schedule import takes
 from mixad.tape.tracer import Tracer
@@ -142,7 +142,7 @@ class _Planner:
         self._waiting: dict[int, tuple[Term, ...]] = {}
         self._makers: list[Maker] = []
         self._last: dict[int, int] = {}
-        self._constants = [(self._at(at), as_numpy(array)) for at, array in journal.constants]
+        self._constants = [(self._at(at), as_register(array)) for at, array in journal.constants]
         for at, array in self._constants:
             self.registers[at] = array
         self._found: dict[Place, _Found] = {}
@@ -227,7 +227,7 @@ class _Planner:
         self._kept.update(read)
         self._touch(*read)
         if self._library is not NUMPY:
-            of = partial(of_numpy, self._library)
+            of = partial(of_register, self._library)
             return lambda registers: [of(registers[at]) if is_at else at for is_at, at in places]
         if len(read) < len(places):
             return lambda registers: [registers[at] if is_at else at for is_at, at in places]
@@ -407,7 +407,7 @@ class _Planner:
         asked for are launched as often as the user calls them: no plan is tried beside a pass.
         """
         kinds = zip(arrays, call.kinds, strict=True)
-        converts = any(kind == "uniform" and type(a) is np.ndarray for a, kind in kinds)
+        converts = any(kind == "uniform" and is_array(a) for a, kind in kinds)
         broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
         is_direct = not (converts or broadcasts or "array" in call.kinds)
         found = self._prepared(call.kernel, arrays, options) if is_direct else None
@@ -423,9 +423,10 @@ class _Planner:
         if numbers is not None and numbers(arrays) is not None:
             return steps.Arithmetic(kernel)
         prepared = kernel.prepared(arrays, None)
-        if steps.is_of_plugin(prepared):
-            raise _NotPlannedError
-        return prepared if prepared.audit is None else None
+        if prepared.audit is not None:
+            return None
+        is_plugins = steps.is_of_plugin(prepared)
+        return partial(steps.run_prepared, kernel, prepared.run) if is_plugins else prepared
 
     def _name(self, register: Register, at: int) -> None:
         """Let a register of the journal be another one."""
@@ -457,7 +458,7 @@ class _Planner:
         self._arrays((entry.whole,))
         whole, result = self._places((entry.whole, entry.result))
         self._touch(result)
-        self._step(partial(steps.view, entry, whole, result))
+        self._step(partial(steps.view, entry.part, whole, result))
 
     def evaluated(self, entry: Evaluated) -> None:
         """Apply a rule."""
@@ -526,7 +527,7 @@ class _Planner:
         if entry.rule.add_into is not None and into is not None and into.is_own:
             self._touch(into.register)
             self._make_readers(into.register)
-            whole = of_numpy(self._library, self.registers[into.register])
+            whole = of_register(self._library, self.registers[into.register])
             if tuple(whole.shape) == entry.arguments[0].shape and entry.rule.add_into(
                 whole, cotangent(self.registers), **entry.static
             ):
@@ -577,14 +578,14 @@ class _Planner:
             given = iter(traced)
             return pull(g, [next(given) if type(a) is int else a for a in entry.arguments])
 
-        given = [of_numpy(self._library, array) for array in arrays]
+        given = [of_register(self._library, array) for array in arrays]
         found = unfold(pull_traced, given, self._kind, run(self.registers))
         if found is None:
             return None
         places = dict(enumerate((g, *read)))
         for register, array in found.constants:
-            places[register] = self._new(as_numpy(array))
-            self._constants.append((places[register], as_numpy(array)))
+            places[register] = self._new(as_register(array))
+            self._constants.append((places[register], as_register(array)))
 
         def at(register: Register) -> int:
             if register not in places:
@@ -626,7 +627,7 @@ class _Planner:
     def _cotangent_of(self, register: int, shape: tuple[int, ...]) -> Callable[[Registers], Any]:
         """Return what gives a rule a cotangent, in the shape of its value."""
         library = self._library
-        return lambda registers: broadcast_to(of_numpy(library, registers[register]), shape)
+        return lambda registers: broadcast_to(of_register(library, registers[register]), shape)
 
     def passed(self, entry: Passed) -> None:
         """Hand a cotangent on as it is."""
@@ -671,7 +672,7 @@ class _Planner:
         """Add what a rule gives to cotangents, where it gives something."""
         gradients = pull(self.registers)
         pairs = enumerate(zip(targets, gradients, strict=True))
-        made = [(at, t, as_numpy(g)) for at, (t, g) in pairs if t is not None and g is not None]
+        made = [(at, t, as_register(g)) for at, (t, g) in pairs if t is not None and g is not None]
         writes = tuple([(at, self._new(g)) for at, _, g in made])
         self._touch(*[register for _, register in writes])
         self._makers.append(steps.for_all_threads(partial(steps.take, pull, writes)))

@@ -354,7 +354,8 @@ def elements_of(argument: Any) -> Any:
     if not isinstance(argument, Tracer):
         return argument
     check_alive(argument)
-    return argument.cell.array
+    found = None if argument.strand is None else argument.strand.demanded(argument)
+    return argument.cell.array if found is None else found
 
 
 def journal_of(levels: frozenset[Level]) -> Journal | None:

@@ -13,7 +13,7 @@ from mixad.backends.arrays import as_array
 from mixad.tape.cell import Cell
 from mixad.tape.journal import Entry, Evaluated, Journal, Launched, Register
 from mixad.tape.node import InputNode
-from mixad.tape.over_numpy import have_same_bits
+from mixad.tape.registers import have_same_bits
 from mixad.tape.tracer import Level, Origin, Tracer
 
 __all__ = ["Unfolded", "unfold"]

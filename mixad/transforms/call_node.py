@@ -25,7 +25,7 @@ from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.memory import array_as
 from mixad.tape.node import Cotangents, InputNode, Result
 from mixad.tape.operations import Called, Operation, results_of
-from mixad.tape.over_numpy import as_numpy, of_numpy
+from mixad.tape.registers import as_register, bits_of, of_register, own_array
 from mixad.tape.strand import Strand
 from mixad.tape.tracer import (
     Level,
@@ -185,7 +185,7 @@ class CallNode(Called):
         is_noted = self.source is not None and level.journal is not None
         if any(isinstance(g, Tracer) for g in gs) or not (is_noted or self.known):
             return self._run(self.rule.pulled, level, gs)
-        key = tuple([as_numpy(g).tobytes() for g in gs])
+        key = tuple([bits_of(g) for g in gs])
         pulled = None if self.source is not None else self.known.get(key)
         if pulled is None:
             pulled = self._run(self.rule.pulled, level, gs)
@@ -322,9 +322,11 @@ def _lockable(array: Any) -> Any:
 
 def _whole(g: Any, cell: Cell) -> Any:
     """Return a cotangent as an array of the shape and type of a value."""
-    array = np.asarray(as_numpy(g), cell.type.dtype, order="C")
-    whole = array if array.shape == cell.shape else np.array(np.broadcast_to(array, cell.shape))
-    return of_numpy(cell.library, whole)
+    array = as_register(g)
+    if isinstance(array, (np.ndarray, np.generic)):
+        array = np.asarray(array, cell.type.dtype, order="C")
+    whole = array if tuple(array.shape) == cell.shape else own_array(array, cell.shape)
+    return of_register(cell.library, whole)
 
 
 def _run(

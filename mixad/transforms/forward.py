@@ -13,7 +13,7 @@ from typing import Any
 from mixad import pytree
 from mixad.call.signature import Function, check_callable, check_sequence
 from mixad.namespace.array import ArrayTracer
-from mixad.tape.over_numpy import as_numpy
+from mixad.tape.registers import as_register
 from mixad.tape.tracer import Level
 from mixad.tracebacks import short_traceback
 from mixad.transforms.inner_calls import InnerForward
@@ -151,7 +151,7 @@ def push_forward(
     if found is None:
         return push()
     (value, tangent), aux = found
-    taken = list(map(as_numpy, leaves[1]))
+    taken = list(map(as_register, leaves[1]))
     return value, pytree.tree_map(lambda leaf: unshared_tangent(leaf, taken), tangent), aux
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from mixad import pytree
 from mixad.call.signature import Function
 from mixad.tape.backward import backward
 from mixad.tape.operations import Called, results_of
-from mixad.tape.over_numpy import as_numpy, of_numpy
+from mixad.tape.registers import as_register, may_share_memory, of_register, own_array
 from mixad.tape.segments import Run
 from mixad.tape.states import SMALL
 from mixad.tape.tracer import Level, Tracer
@@ -102,15 +100,15 @@ class KeptCall(StrandCall):
         """Return a value such that the caller may change it."""
         values, sources = run.values, set(self._strand.sources.values())
         value, stored = values[slot], [values[at] for at in sources]
-        is_stored = any(type(a) is np.ndarray and np.may_share_memory(value, a) for a in stored)
-        return value.copy() if is_stored else value
+        is_stored = any(may_share_memory(value, other) for other in stored)
+        return own_array(value, tuple(value.shape)) if is_stored else value
 
     def pull(self, cotangent: Any) -> list[Any]:
         """Return the cotangents of the arguments."""
         assert self._run is not None
         seeds = self._outputs.seeds(cotangent, self._level)
         if self._are_alike([g for _, g in seeds]):
-            found = self._run.pull([(leaf.slot, as_numpy(g)) for leaf, g in seeds])
+            found = self._run.pull([(leaf.slot, as_register(g)) for leaf, g in seeds])
             if found is not None:
                 return self._gradients(found)
         return self._pulled_by_nodes(seeds)
@@ -145,7 +143,7 @@ class KeptCall(StrandCall):
             found = record_values(strand.level.name, self._f, given, range(len(given)), push, False)
         except HandedOnError:
             return None
-        taken = list(map(as_numpy, tangents))
+        taken = list(map(as_register, tangents))
         return found and [unshared_tangent(tangent, taken) for tangent in found[0]]
 
     def _pushed_by_nodes(self, tangents: Sequence[Any]) -> Sequence[Any]:
@@ -165,7 +163,7 @@ class KeptCall(StrandCall):
         values, library = self._run.values, self._strand.library
         inputs = self._as_inputs(values[: len(self._states)])
         return [
-            inputs[slot] if slot < len(inputs) else of_numpy(library, values[slot])
+            inputs[slot] if slot < len(inputs) else of_register(library, values[slot])
             for slot in slots
         ]
 
@@ -173,7 +171,7 @@ class KeptCall(StrandCall):
         """Return an array for each input as such inputs come in."""
         library = self._strand.library
         return [
-            as_input(of_numpy(library, a), s) for a, s in zip(arrays, self._states, strict=True)
+            as_input(of_register(library, a), s) for a, s in zip(arrays, self._states, strict=True)
         ]
 
     def _pulled_by_nodes(self, seeds: Sequence[tuple[Tracer, Any]]) -> list[Any]:

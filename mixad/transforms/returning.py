@@ -18,7 +18,7 @@ from mixad.tape.constant import unwrapped
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import share, unshared
 from mixad.tape.node import ConstantNode, Result
-from mixad.tape.over_numpy import as_numpy
+from mixad.tape.registers import as_register
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, plain, stripped
 
 __all__ = ["as_given", "constant_around", "copied", "gradient", "handed", "owned", "returned",
@@ -148,11 +148,11 @@ def unshared_tangent(tangent: Any, taken: list[Any]) -> Any:
     It may be, or be a view of, a tangent that was given, share memory with another one, or be one
     number in many places.
     """
-    view = as_numpy(tangent)
+    view = as_register(tangent)
     if type(view) is np.ndarray:
         is_repeated = 0 in view.strides or not view.flags.writeable
         if is_repeated or any(np.may_share_memory(view, other) for other in taken):
             tangent = library_of(tangent).xp.asarray(tangent, copy=True)
-            view = as_numpy(tangent)
+            view = as_register(tangent)
         taken.append(view)
     return tangent

@@ -16,8 +16,8 @@ from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
-from mixad.tape.over_numpy import as_numpy, of_numpy
 from mixad.tape.plan import Plan
+from mixad.tape.registers import as_register, filled, of_register, own_array
 from mixad.tape.segments import Run, one_of
 from mixad.tape.states import State
 from mixad.tape.strand import Computed, Strand
@@ -219,7 +219,7 @@ class StrandCall:
             if known.shape or not known.kind.type.is_float:
                 return
             slots: tuple[int, ...] = (leaf.slot,)
-            self._cotangents, self._is_of_number = (one_of(known.kind),), True
+            self._cotangents, self._is_of_number = (one_of(known.kind, self._strand.device),), True
         elif asked is VALUES_ALONE:
             slots = ()
             if not values:
@@ -229,7 +229,7 @@ class StrandCall:
             if not seeds or not self._are_alike([g for _, g in seeds]):
                 return
             slots = tuple([leaf.slot for leaf, _ in seeds])
-            self._cotangents = [as_numpy(g) for _, g in seeds]
+            self._cotangents = [as_register(g) for _, g in seeds]
             given = tuple(map(describe_array, self._cotangents))
         if strand.ends:
             run = strand.run or Run(strand)
@@ -284,27 +284,30 @@ class StrandCall:
 
     def _gradients(self, cotangents: Sequence[tuple[Any, bool] | None]) -> list[Any]:
         """Return cotangents of the inputs as the caller gets them."""
-        library, found = self._strand.library, list(map(_gradient, cotangents, self._states))
+        library, device = self._strand.library, self._strand.device
+        pairs = zip(cotangents, self._states, strict=True)
+        found = [_gradient(cotangent, state, device) for cotangent, state in pairs]
         if library is not NUMPY:
-            found = [of_numpy(library, array) for array in found]
+            found = [of_register(library, array) for array in found]
         return in_structures(found, self._structures)
 
     def _handed(self, value: Any, leaf: Tracer) -> Any:
         """Return a value as the caller gets it: NumPy has numbers where there is no axis."""
         if self._strand.library is not NUMPY:
-            return of_numpy(self._strand.library, value)
+            return of_register(self._strand.library, value)
         return value if value.ndim else _number_in(value, leaf)
 
 
-def _gradient(cotangent: tuple[Any, bool] | None, state: State) -> Any:
+def _gradient(cotangent: tuple[Any, bool] | None, state: State, device: Any) -> Any:
     """Return a gradient of the shape of an input, which nothing else holds; of a number one."""
     if cotangent is None:
         assert state.kind is not None
-        found = np.zeros(state.shape, state.kind.type.dtype)
+        found = as_register(filled(0.0, state.shape, state.kind, device))
     else:
         found, is_own = cotangent
-        if type(found) is not np.ndarray or not (is_own and found.shape == state.shape):
-            found = np.array(np.broadcast_to(found, state.shape))
+        is_number = isinstance(found, (np.generic, float))
+        if is_number or not (is_own and tuple(found.shape) == state.shape):
+            found = own_array(found, state.shape)
     return as_input(found, state) if state.is_number else found
 
 

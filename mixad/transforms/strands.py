@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable, Sequence
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from mixad.backends.arrays import describe_array, library_of
 from mixad.call.signature import Function
 from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import element_type_of
+from mixad.scalar.types import C64, C128, F32, F64
 from mixad.tape.cell import kind_of
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.states import State, initial_state, known_state
@@ -72,10 +72,8 @@ def open_strand(
 
 
 def _are_taken(kinds: set[type], arrays: Sequence[Any]) -> bool:
-    """Whether strands know such arrays: of one library, in the memory of this machine."""
-    if kinds == _NUMPY:
-        return all(map(_is_numpys, arrays))
-    return kinds == _tensor() and all(map(_is_torchs, arrays))
+    """Whether strands know such arrays: of one library, of floats or complex numbers."""
+    return len(kinds) == 1 and all(element_type_of(a.dtype) in _TYPES for a in arrays)
 
 
 def _described(value: Any) -> Hashable:
@@ -103,21 +101,5 @@ def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
     return tuple(found)
 
 
-def _is_numpys(array: Any) -> bool:
-    return array.dtype in _DTYPES
-
-
-def _is_torchs(tensor: Any) -> bool:
-    return tensor.is_cpu and str(tensor.dtype) in _TORCH_DTYPES
-
-
-_NUMPY = {np.ndarray}
 _NUMBERS = {float, np.float64, np.float32}
-_DTYPES = tuple(map(np.dtype, ("f8", "f4", "c16", "c8")))
-_TORCH_DTYPES = ("torch.float64", "torch.float32", "torch.complex128", "torch.complex64")
-
-
-def _tensor() -> set[type]:
-    """Return the type of torch's tensors, if that has been imported."""
-    torch = sys.modules.get("torch")
-    return set() if torch is None else {torch.Tensor}
+_TYPES = (F64, F32, C128, C64)

@@ -26,6 +26,7 @@ from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage  # noqa: E402
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl  # noqa: E402
 from mixad.errors import BackendError, TracerError  # noqa: E402
 from mixad.scalar.types import STORED_TYPES  # noqa: E402
+from mixad.tape.plan import Plan  # noqa: E402
 
 NOTHING = """
 struct Arguments { long long word[1]; };
@@ -69,7 +70,7 @@ def driver(cuda):
 
 
 @pytest.fixture
-def backend(driver, monkeypatch):
+def plugin(driver):
     """Let the backend serve tensors of the host, under the name ``torch-stand-in``."""
 
     class Plugin:
@@ -80,14 +81,30 @@ def backend(driver, monkeypatch):
             made = CudaBackend("torch-stand-in", driver)
             return [BackendSpec("torch-stand-in", API_VERSION, capability, lambda: made, "")]
 
-    source = registry.PluginSource("stand-in", "tests", Plugin)
-    own = registry.Registry([*registry.installed_plugins(), source])
+    return registry.PluginSource("stand-in", "tests", Plugin)
+
+
+@pytest.fixture
+def backend(plugin, monkeypatch):
+    """Offer the backend beside what is installed."""
+    own = registry.Registry([*registry.installed_plugins(), plugin])
     monkeypatch.setattr(registry, "default_registry", lambda: own)
     return "torch-stand-in"
 
 
+@pytest.fixture
+def on_device(plugin, monkeypatch):
+    """Let tensors of the host count as those of a device, whose memory NumPy does not share."""
+    alone = registry.Registry([plugin])
+    monkeypatch.setattr(registry, "default_registry", lambda: alone)
+    monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False))
+
+
 def scaled(w, x):
     return w * x * x if x > 0.0 else w * x
+
+
+fold = mixad.broadcast(scaled)
 
 
 def test_gradients_of_tensors(backend, cuda):
@@ -218,3 +235,39 @@ def test_a_status_of_cuda_is_an_error(driver, cuda):
     (function,) = driver.compile(NOTHING, ["k"], device).values()
     with pytest.raises(BackendError, match="CUDA_ERROR_INVALID_VALUE: a stand-in's error"):
         driver.launch(function, 0, (256, 1), array("q", [0]), device)
+
+
+PROGRAMS = {
+    "operators": lambda x, y: (2.0 * x + torch.sin(x) * y - y / 3.0).sum(),
+    "a matrix product": lambda x, y: torch.tanh(y @ TABLE.T + x).pow(2).mean(),
+    "a kernel": lambda x, y: fold(y, x).sum() * x[0],
+    "a rule": lambda x, y: torch.cumsum(x * x, 0).sum() + torch.softmax(y, 1)[:, 0].sum(),
+    "indices": lambda x, y: y[torch.tensor([2, 0]), torch.tensor([1, 3])].sum() * x.prod(),
+    "a branch": lambda x, y: (x * y if (x * y).sum() > 0 else x + y).sum(),
+    "a second derivative": lambda x, y: mixad.grad(lambda x: (x**3 * y[0]).sum())(x).sum(),
+}
+PLAIN = {"a kernel": lambda x, y: torch.where(x > 0, y * x * x, y * x).sum() * x[0]}
+TABLE = torch.linspace(-1.0, 1.0, 16).reshape(4, 4)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_known_of_a_call_is_not_planned_again(name, cuda, on_device):
+    plans = []
+    x, y = torch.linspace(0.5, 2.0, 4), torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
+    with pytest.MonkeyPatch.context() as patch:
+        own = Plan.run
+        patch.setattr(Plan, "run", lambda plan, *a, **k: plans.append(plan) or own(plan, *a, **k))
+        for scale in (1.0, -0.7, 1.3):
+            launched, args = len(cuda.streams), (scale * x, scale * y)
+            found = mixad.grad(PROGRAMS[name], (0, 1))(*args)
+            assert len(cuda.streams) > launched
+            given = [a.clone().requires_grad_() for a in args]
+            if name == "a second derivative":
+                expected = 6 * given[0] * given[1][0], torch.zeros(3, 4)
+                expected[1][0] = 3 * given[0] ** 2
+            else:
+                f = PLAIN.get(name, PROGRAMS[name])
+                expected = torch.autograd.grad(f(*given), given)
+            for mine, other in zip(found, expected, strict=True):
+                torch.testing.assert_close(mine, other)
+    assert len(plans) >= 3

@@ -1,0 +1,151 @@
+"""What registers of plans hold: NumPy's arrays over the memory of what came in, where that is this
+machine's; else the library's own arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import array_api_compat
+import numpy as np
+
+from mixad.backends.array_memory import packed_strides
+from mixad.backends.arrays import (
+    NUMPY,
+    Library,
+    as_array,
+    device_name,
+    is_array,
+    library_of,
+    strides_of,
+)
+from mixad.tape.held import Held
+
+if TYPE_CHECKING:
+    from mixad.tape.cell import Kind
+
+__all__ = ["Part", "array_like", "as_register", "bits_of", "came_in", "filled", "have_same_bits",
+           "may_share_memory", "of_register", "own_array", "part_in"]  # fmt: skip
+
+
+def as_register(array: Any) -> Any:
+    """Return what a register holds of an array or a number: of a tensor here NumPy's array."""
+    if type(array) is np.ndarray or not getattr(array, "is_cpu", False):
+        return array
+    return array.numpy()
+
+
+def of_register(library: Library, array: Any) -> Any:
+    """Return a library's array of what is in a register, which may be a number of NumPy."""
+    if library is NUMPY or not isinstance(array, (np.ndarray, np.generic)):
+        return array
+    return library.memory.wrapped(library.xp, as_array(array), None)
+
+
+def array_like(shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
+    """Return an array of a shape and kind: of full rank, which decompositions take."""
+    if len(shape) < 2:
+        return filled(1.0, shape, kind, device)
+    library = kind.library
+    dtype = library.dtype_of(kind.type)
+    return own_array(library.xp.eye(*shape[-2:], dtype=dtype, device=device), shape)
+
+
+def filled(number: float, shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
+    """Return an array of one number, made where it is to be."""
+    library = kind.library
+    dtype = library.dtype_of(kind.type)
+    return library.xp.full(shape, number, dtype=dtype, device=device)
+
+
+def own_array(array: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array in a larger shape, in memory of its own."""
+    if isinstance(array, (np.ndarray, np.generic)):
+        return np.array(np.broadcast_to(array, shape))
+    xp = library_of(array).xp
+    return xp.asarray(xp.broadcast_to(array, shape), copy=True)
+
+
+class Part(NamedTuple):
+    """A view of an array: where it begins after that, and its strides, in bytes."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    first: int
+
+    def of(self, array: Any) -> Any:
+        """Return that view of an array."""
+        part = library_of(array).memory.part
+        assert part is not None, "or there would be no such view"
+        return part(array, *self)
+
+
+def part_in(view: Any, whole: Any) -> Part | None:
+    """Return which part of an array a view is; None unless all of its memory is the array's, which
+    has no gaps."""
+    bounds, around = _bounds(view), _bounds(whole)
+    if bounds is None or around is None or not (around[0] <= bounds[0] < bounds[1] <= around[1]):
+        return None
+    library = library_of(whole)
+    has_part = library.memory.part is not None and strides_of(whole) == packed_strides(whole)
+    if not has_part or (library.name == "torch" and view.dtype != whole.dtype):
+        return None
+    first = cast("int", library.memory.address(view)) - around[0]
+    return Part(view.dtype, tuple(view.shape), strides_of(view), first)
+
+
+def may_share_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays may share memory; what is no array shares none."""
+    if not (_has_memory(a) and _has_memory(b)):
+        return False
+    first, second = _bounds(a), _bounds(b)
+    if first is None or second is None:
+        return type(a) is type(b)
+    return first[0] < second[1] and second[0] < first[1]
+
+
+def _has_memory(value: Any) -> bool:
+    return is_array(value) and not isinstance(value, np.generic)
+
+
+def _bounds(array: Any) -> tuple[int, int] | None:
+    """Return the addresses between which an array lies; None where its library does not tell."""
+    start = library_of(array).memory.address(array)
+    if start is None:
+        return None
+    if 0 in array.shape:
+        return start, start
+    steps = [(n - 1) * step for n, step in zip(array.shape, strides_of(array), strict=True)]
+    below, above = sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps)
+    return start + below, start + above + array.itemsize
+
+
+def have_same_bits(a: Any, b: Any) -> bool:
+    """Whether two arrays or numbers are the same in type, form and bits."""
+    a, b = as_register(a), as_register(b)
+    is_alike = type(a) is type(b) and a.dtype == b.dtype and tuple(a.shape) == tuple(b.shape)
+    return is_alike and bits_of(a) == bits_of(b)
+
+
+def bits_of(array: Any) -> bytes:
+    """Return the elements of an array or a number, wherever they are."""
+    if not isinstance(array, (np.ndarray, np.generic)):
+        is_here = device_name(array) == "cpu"
+        array = array if is_here else array_api_compat.to_device(array, "cpu")  # CuPy gives NumPy's
+        array = array if type(array) is np.ndarray else library_of(array).numpy_view(array)
+    found: bytes = array.tobytes()
+    return found
+
+
+def came_in(value: Any) -> Any:
+    """Return what came in as plans take it.
+
+    Raises
+    ------
+    TracerError
+        If it is an array that has been changed.
+    """
+    if type(value) is Held:
+        value = value.array
+    kind = type(value)
+    return value if kind is np.ndarray or kind is float else as_array(as_register(value))
