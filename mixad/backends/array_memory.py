@@ -40,6 +40,8 @@ class ArrayMemory:
         An array of bfloat16, which NumPy does not know, as one of int16 over the same memory.
     address : callable
         Where an array begins; None where only `view` tells.
+    elements : callable
+        A NumPy array of the elements of an array, wherever that is.
     part : callable or None
         ``(array, dtype, shape, strides, first)``: a view of other shape and strides that begins so
         many bytes after an array; None where there are no such.
@@ -52,6 +54,7 @@ class ArrayMemory:
     wrapped: Callable[[Any, NumpyArray, Array], Array]
     bits: Callable[[Array], Array] = lambda a: a.view("int16")
     address: Callable[[Array], int | None] = lambda a: None
+    elements: Callable[[Array], NumpyArray] = np.from_dlpack
     part: Callable[..., Array] | None = None
     is_captured: Callable[[], bool] = lambda: False
 
@@ -117,6 +120,7 @@ MEMORY = {
         np.asarray,
         lambda xp, result, like: result,
         address=_address_of_numpys,
+        elements=np.asarray,
         part=lambda a, dtype, shape, strides, first: np.ndarray(shape, dtype, a, first, strides),
     ),
     "cupy": ArrayMemory(
@@ -124,6 +128,7 @@ MEMORY = {
         np.from_dlpack,
         lambda xp, result, like: xp.asarray(result),
         address=lambda a: int(a.data.ptr),
+        elements=lambda a: a.get(),
         part=lambda a, dtype, shape, strides, first: type(a)(shape, dtype, a.data + first, strides),
         is_captured=lambda: sys.modules["cupy"].cuda.get_current_stream().is_capturing(),
     ),
@@ -133,6 +138,7 @@ MEMORY = {
         lambda xp, result, like: xp.from_numpy(result),
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
         lambda a: None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr(),
+        lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=True),
         _part_of_tensor,
         lambda: (
             (cuda := sys.modules["torch"].cuda).is_initialized()
@@ -144,6 +150,7 @@ MEMORY = {
         _over_jax,
         _as_jax,
         lambda a: a,
+        elements=np.asarray,
     ),
     "dask": ArrayMemory(
         packed_strides, _refuse_to_compute, lambda xp, result, like: xp.asarray(result)

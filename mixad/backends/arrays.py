@@ -355,7 +355,12 @@ def describe_array(array: Array) -> Hashable:
         return None
     if library.name == "cupy":
         return (kind, array.dtype, array.shape, array.strides, array.device.id)
-    return _tensor_description()(array) if library.name == "torch" else None
+    if library.name == "torch":
+        return _tensor_description()(array)
+    if library.is_lazy or library is NUMPY:
+        return None
+    layout = (kind, array.dtype, array.shape, library.memory.strides(array))
+    return (*layout, device_key(array.device), default_dtypes())
 
 
 NUMBERS: frozenset[type] = frozenset(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import array_api_compat
 import numpy as np
 
 from mixad.backends.array_memory import packed_strides
@@ -13,7 +12,6 @@ from mixad.backends.arrays import (
     NUMPY,
     Library,
     as_array,
-    device_name,
     is_array,
     library_of,
     strides_of,
@@ -129,12 +127,7 @@ def have_same_bits(a: Any, b: Any) -> bool:
 
 def bits_of(array: Any) -> bytes:
     """Return the elements of an array or a number, wherever they are."""
-    if not isinstance(array, (np.ndarray, np.generic)):
-        is_here = device_name(array) == "cpu"
-        array = array if is_here else array_api_compat.to_device(array, "cpu")  # CuPy gives NumPy's
-        array = array if type(array) is np.ndarray else library_of(array).numpy_view(array)
-    found: bytes = array.tobytes()
-    return found
+    return library_of(array).memory.elements(array).tobytes()
 
 
 def came_in(value: Any) -> Any:

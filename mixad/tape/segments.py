@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from mixad.backends.arrays import as_array, describe_array, device_key
+from mixad.backends.arrays import as_array, describe_array, device_key, library_of
 from mixad.tape.backward import backward
 from mixad.tape.cell import Cell, Kind
 from mixad.tape.held import Held
@@ -91,9 +91,12 @@ def _copied(array: Any) -> Any:
     """Return a copy of an array with its strides, which plans are made for; None if that is large
     or has others."""
     if type(array) is not np.ndarray:
+        if not library_of(array).is_mutable:
+            return array
+        if math.prod(array.shape) > _MAX_KEPT:
+            return None
         found = own_array(array, tuple(array.shape))
-        is_small = math.prod(array.shape) <= _MAX_KEPT
-        return found if is_small and describe_array(found) == describe_array(array) else None
+        return found if describe_array(found) == describe_array(array) else None
     if not array.size:
         return array.copy()
     first, last = byte_bounds(array)

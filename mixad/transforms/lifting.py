@@ -114,7 +114,7 @@ class Outputs(NamedTuple):
 
 def _described(leaf: Tracer) -> Cell:
     """Return what is known of a traced value as a cell, which need not have its array."""
-    return leaf.cell if leaf.state is None else Cell(leaf.shape, leaf.kind, "cpu")
+    return leaf.cell if leaf.state is None else Cell(leaf.shape, leaf.kind, leaf.device)
 
 
 def _without_value(leaf: Any) -> Any:
