@@ -1,13 +1,15 @@
 // The scheduler of the emulator: blocks, and their threads, which are fibers.
 //
 // Threads run one at a time, in an order drawn from a seed, until they wait for others: at
-// __syncthreads() for the whole block, at a warp's exchange for the lanes of its mask.  What would
+// __syncthreads() for the whole block, at a warp's exchange for the lanes of its mask: lanes of
+// several masks may wait at a time, each of them in one exchange.  What would
 // be undefined on a device is an error: a barrier that some threads never reach or reach elsewhere,
 // an exchange with a lane that is gone.  Shared memory holds garbage when a block begins.
 #include "cuda_emulator.hpp"
 
 #include <ucontext.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,8 +31,8 @@ struct Thread {
   State state;
 };
 
-struct Exchange {  // of one warp
-  unsigned mask = 0, arrived = 0;
+struct Exchange {  // of the lanes of a mask, in one warp
+  unsigned arrived = 0;
   int line = 0;
   uint64_t values[2][WARP];
   int parity = 0;  // who reads the last exchange is not disturbed by who is in the next already
@@ -38,7 +40,7 @@ struct Exchange {  // of one warp
 
 struct Block {
   std::vector<Thread> threads;
-  std::vector<Exchange> exchanges;
+  std::vector<std::map<unsigned, Exchange>> exchanges;  // by warp, then by mask
   unsigned waiting = 0, done = 0, current = 0;
   int line = 0;
   std::string error;
@@ -83,9 +85,9 @@ void run_thread() {
   b.threads[b.current].state = State::done;
   b.done++;
   if (b.waiting && b.error.empty()) b.error = "a thread returns while others wait at __syncthreads()";
-  const Exchange &e = b.exchanges[b.current / WARP];
-  if (e.arrived && (e.mask >> b.current % WARP & 1) && b.error.empty())
-    b.error = "a lane returns while others wait for its value";
+  for (const auto &[mask, e] : b.exchanges[b.current / WARP])
+    if (e.arrived && (mask >> b.current % WARP & 1) && b.error.empty())
+      b.error = "a lane returns while others wait for its value";
   swapcontext(&b.threads[b.current].context, &b.scheduler);
 }
 
@@ -93,7 +95,7 @@ void run_block(Block &b, uint64_t &order) {
   if (b.shared.start) memset(b.shared.start, 0xff, b.shared.stop - b.shared.start);
   block = &b;
   b.waiting = b.done = 0;
-  b.exchanges.assign((b.threads.size() + WARP - 1) / WARP, Exchange());
+  b.exchanges.assign((b.threads.size() + WARP - 1) / WARP, {});
   for (Thread &t : b.threads) {
     t.state = State::ready;
     getcontext(&t.context);
@@ -136,19 +138,19 @@ void barrier(int line) {
     if (t.state == State::at_barrier) t.state = State::ready;
 }
 
-uint64_t exchanged_bits(unsigned mask, uint64_t bits, unsigned other, int line) {
+// Leaves bits for the lanes of a mask, waits for theirs, and returns those of all lanes.
+static const uint64_t *all_exchanged(unsigned mask, uint64_t bits, int line) {
   Block &b = *block;
   const unsigned warp = b.current / WARP, lane = b.current % WARP;
-  Exchange &e = b.exchanges[warp];
+  Exchange &e = b.exchanges[warp][mask];
   if (!(mask >> lane & 1)) fail("a lane that its own mask leaves out");
   for (unsigned l = 0; l < WARP; l++) {
     if (!(mask >> l & 1)) continue;
     if (warp * WARP + l >= b.threads.size()) fail("a mask with lanes that the block lacks");
     if (b.threads[warp * WARP + l].state == State::done) fail("a mask with a lane that has returned");
   }
-  if (e.arrived && (e.mask != mask || e.line != line)) fail("lanes in different exchanges");
+  if (e.arrived && e.line != line) fail("lanes in different exchanges");
   const int parity = e.parity;
-  e.mask = mask;
   e.line = line;
   e.arrived |= 1u << lane;
   e.values[parity][lane] = bits;
@@ -162,8 +164,19 @@ uint64_t exchanged_bits(unsigned mask, uint64_t bits, unsigned other, int line) 
       if ((mask >> l & 1) && b.threads[warp * WARP + l].state == State::in_exchange)
         b.threads[warp * WARP + l].state = State::ready;
   }
+  return e.values[parity];
+}
+
+uint64_t exchanged_bits(unsigned mask, uint64_t bits, unsigned other, int line) {
   if (!(mask >> other & 1)) fail("the value of a lane that the mask leaves out");
-  return b.exchanges[warp].values[parity][other];
+  return all_exchanged(mask, bits, line)[other];
+}
+
+unsigned ballot(unsigned mask, bool vote, int line) {
+  const uint64_t *votes = all_exchanged(mask, vote, line);
+  unsigned found = 0;
+  for (unsigned l = 0; l < WARP; l++) found |= (unsigned)(mask >> l & votes[l] & 1) << l;
+  return found;
 }
 
 unsigned lane() { return block->current % WARP; }

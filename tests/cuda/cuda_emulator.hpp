@@ -27,6 +27,7 @@ extern __thread Dimensions thread_index, block_index, block_size, grid_size;
 unsigned lane();
 void barrier(int line);
 uint64_t exchanged_bits(unsigned mask, uint64_t bits, unsigned other, int line);
+unsigned ballot(unsigned mask, bool vote, int line);
 
 // Leaves a value for the lanes of a mask, waits for theirs, and returns that of another lane.
 template <class T> inline T exchanged(unsigned mask, T value, unsigned other, int line) {
@@ -54,6 +55,9 @@ const char *run(void (*kernel)(const void *), const void *argument, Shared share
 #define __syncthreads() emulator::barrier(__LINE__)
 #define __shfl_xor_sync(mask, value, apart) \
   emulator::exchanged(mask, value, emulator::lane() ^ (apart), __LINE__)
+#define __ballot_sync(mask, vote) emulator::ballot(mask, vote, __LINE__)
+#define __syncwarp(mask) ((void)emulator::ballot(mask, true, __LINE__))
+#define __popc(bits) __builtin_popcount(bits)
 
 // After the text, one for each kernel: a function for the host to call.
 #define EMULATED(entry)                                                                           \

@@ -49,9 +49,12 @@ class CudaBackend:
     ----------
     writes_parts : bool
         True: a result may be a part of a larger array.
+    stores_beside : bool
+        True: several results of an element may be side by side in one.
     """
 
     writes_parts = True
+    stores_beside = True
 
     def __init__(self, name: str, driver: Driver) -> None:
         self.name = name
@@ -211,7 +214,8 @@ class CudaBackend:
             if output.summed is not None:
                 memory = self._summed(output, memory, library, device)
             if binding.axes is not None:
-                memory = xp.permute_dims(memory, binding.axes)
+                inside = range(len(binding.axes), len(output.memory))  # of results side by side
+                memory = xp.permute_dims(memory, (*binding.axes, *inside))
             outputs.append(xp.reshape(memory, output.final))
         return tuple(outputs)
 

@@ -11,7 +11,7 @@ from mixad.backends.arrays import Array, Library
 from mixad.backends.cuda.choice import BlockShape
 from mixad.backends.cuda.driver import Function
 from mixad.backends.cuda.kernel import CudaKernel
-from mixad.emit.cuda import Dialect, accumulator
+from mixad.emit.cuda import Dialect, accumulator, packed_types
 from mixad.kernel.binding import Binding, bind
 from mixad.kernel.spec import Launch, Operand
 from mixad.kernel.tiling import BLOCK
@@ -149,10 +149,7 @@ def threads_of(extent: int, vector: int, threads: int) -> tuple[int, int]:
 
 def _widest(launch: Launch) -> int:
     """Return how many neighbours fit a load of all types and divide a row."""
-    spec = launch.spec
-    loaded = [o.type for o in spec.operands if isinstance(o, Operand) and o.step == "unit"]
-    stored = [o.type for o in spec.outputs if not any(o.reduced)]
-    vector = min((_WIDEST // t.itemsize for t in (*loaded, *stored)), default=1)
+    vector = min((_WIDEST // t.itemsize for t in packed_types(launch.spec)), default=1)
     return math.gcd(vector, _MAX_NEIGHBOURS, launch.extents[-1])
 
 

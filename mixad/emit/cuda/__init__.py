@@ -1,7 +1,7 @@
 """CUDA C++: one thread for a few elements, tiles shared out among blocks."""
 
-from mixad.emit.cuda.kernel import Dialect, emit_kernel, entries, for_threads
+from mixad.emit.cuda.kernel import Dialect, emit_kernel, entries, for_threads, packed_types
 from mixad.emit.cuda.sums import THREADS, accumulator, axis_sum, emit_axis_sum
 
 __all__ = ["THREADS", "Dialect", "accumulator", "axis_sum", "emit_axis_sum", "emit_kernel",
-           "entries", "for_threads"]  # fmt: skip
+           "entries", "for_threads", "packed_types"]  # fmt: skip

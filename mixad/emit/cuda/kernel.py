@@ -10,24 +10,25 @@ in one function the compiler keeps what all of them need in registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from mixad.emit.cuda.body import Array, Body
 from mixad.emit.cuda.instructions import PRELUDE, native
+from mixad.emit.cuda.interleave import is_stored_at_once, runs_of, store_together
 from mixad.emit.cuda.narrow import from_memory, to_memory
 from mixad.emit.cuda.sums import THREADS, accumulator, block_sums
 from mixad.emit.cuda.text import Text, c_type
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.lower import lowered
-from mixad.kernel.spec import Indexed, KernelSpec, Operand
+from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
 from mixad.kernel.tiling import BLOCK, combine_of
 from mixad.scalar.ir import Program, Var
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Dialect", "emit_kernel", "entries", "for_threads"]
+__all__ = ["Dialect", "emit_kernel", "entries", "for_threads", "packed_types"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Dialect:
         Of a block.
     aligned : bool
         Whether they are loaded and stored together: every operand of step "unit" and every stored
-        result is aligned to so many elements, row by row.  Sums have the same bits if not.
+        result that has no other beside it is aligned to so many elements, row by row.  Sums have
+        the same bits if not.
     wide : bool
         Whether numbers of elements of a row, of rows or of tiles take 64 bits; dividing them takes
         ten times as long.
@@ -94,9 +96,11 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     summed = {accumulator(o.type): None for o in spec.outputs if any(o.reduced)}
     for type in summed:
         text.paste(block_sums(type, dialect.threads))
+    if any(o.beside for o in spec.outputs):
+        text.paste(store_together(spec, dialect.vector, dialect.threads))
     text.add(f"struct Arguments {{ long long word[{ArgumentBlock(spec).words + 1}]; }};")
     text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
-    for type in _packed(spec):
+    for type in packed_types(spec):
         t, bytes_ = c_type(type), type.itemsize * dialect.vector
         text.add(f"struct __align__({bytes_}) pack_{type} {{ {t} item[{dialect.vector}]; }};")
     for k, entry in enumerate(entries(spec)):
@@ -104,10 +108,10 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     return "\n".join([*text.lines, ""])
 
 
-def _packed(spec: KernelSpec) -> list[ScalarType]:
+def packed_types(spec: KernelSpec) -> list[ScalarType]:
     """Return the types that are loaded or stored in packs."""
     loaded = [o.type for o in spec.operands if isinstance(o, Operand) and o.step == "unit"]
-    stored = [o.type for o in spec.outputs if not any(o.reduced)]
+    stored = [o.type for o in spec.outputs if not any(o.reduced) and not o.beside]
     return list(dict.fromkeys([*loaded, *stored]))
 
 
@@ -116,14 +120,18 @@ class _Pass:
 
     def __init__(self, spec: KernelSpec, number: int, dialect: Dialect, text: Text) -> None:
         self.spec = spec
+        self.pass_index = number
         self.program: Program = spec.passes[number]
         self.vector, self.threads = dialect.vector, dialect.threads
         self.aligned = dialect.aligned
         self.text = text
         self.block = ArgumentBlock(spec)
-        self.outputs = {k: o for k, o in enumerate(spec.outputs) if o.source[0] == number}
+        self.outputs = {
+            k: o for k, o in enumerate(spec.outputs) if any(at == number for at, _ in o.sources)
+        }
         self.groups = BLOCK // (self.threads * self.vector)  # of columns that one thread has
         self.combines = {k: combine_of(o.reduced) for k, o in self.outputs.items()}
+        self.is_interleaved = any(o.beside for o in self.outputs.values())
 
     def emit(self, entry: str) -> None:
         """Emit the whole function."""
@@ -216,7 +224,11 @@ class _Pass:
         self.text.add("#pragma unroll" if is_unrolled else "#pragma unroll 1")
         with self.text.braces(self.each_group):
             column = self.text.let("index_t", self.first_column)
-            with self.text.braces(f"if ({self.here} && {column} < {self.width})"):
+            has_columns = f"{self.here} && {column} < {self.width}"
+            if self.is_interleaved:
+                mask = f"__ballot_sync(0xffffffffu, {has_columns})"
+                self.mask = self.text.let("unsigned", mask)
+            with self.text.braces(f"if ({has_columns})"):
                 self.columns(column, starts)
         for k, combine in self.combines.items():
             if combine == "row":
@@ -276,13 +288,23 @@ class _Pass:
             for k, operand in enumerate(self.spec.operands)
             if isinstance(operand, Operand)
         }
-        packs = {k: text.name("p") for k, c in self.combines.items() if c == "store"}
-        for k, pack in packs.items():
-            text.add(f"pack_{self.outputs[k].type} {pack};")
+        packs = {
+            k: self.pack(output)
+            for k, output in self.outputs.items()
+            if self.combines[k] == "store"
+            and is_stored_at_once(output, self.pass_index, self.vector)
+        }
         with self.each_lane():
-            self.lane(loaded, packs)
+            self.lane(loaded, packs, column)
         for k, pack in packs.items():
-            self.stored(self.outputs[k].type, pack, self.place(k, column))
+            self.stored(k, pack, column)
+
+    def pack(self, output: Output) -> str:
+        """Declare what the thread's neighbours have of a result; return its name."""
+        pack, count = self.text.name("p"), self.vector * len(output.sources)
+        interleaved = f"{c_type(output.type)} {pack}[{count}];"
+        self.text.add(interleaved if output.beside else f"pack_{output.type} {pack};")
+        return pack
 
     @contextmanager
     def each_lane(self) -> Iterator[None]:
@@ -291,13 +313,27 @@ class _Pass:
         with self.text.braces(f"for (int lane = 0; lane < {self.vector}; lane++)"):
             yield
 
-    def stored(self, type: ScalarType, pack: str, place: str) -> None:
-        """Emit the store of a pack, as a whole where it is aligned."""
+    def stored(self, k: int, pack: str, column: str) -> None:
+        """Emit the store of what neighbours have of a result, as a whole where it is aligned."""
+        output, type, place = self.outputs[k], self.outputs[k].type, self.place(k, column)
+        if output.beside:
+            self.text.add(f"store_together({pack}, {place}, {self.mask});")
+            return
         if self.aligned:
             self.text.add(f"*(pack_{type} *)in_memory({place}) = {pack};")
             return
         with self.each_lane():
             self.text.add(f"(({c_type(type)} *)in_memory({place}))[lane] = {pack}.item[lane];")
+
+    def stored_by_runs(self, k: int, results: Sequence[str], column: str) -> None:
+        """Emit the stores of the results of one element that are side by side."""
+        output, size = self.outputs[k], self.outputs[k].type.itemsize
+        element = self.place(k, f"{column} + lane")
+        for run in runs_of(output, self.pass_index):
+            own = self.text.name("p")
+            values = ", ".join(to_memory(results[at], output.type) for at in run.results)
+            self.text.add(f"const {c_type(output.type)} {own}[] = {{{values}}};")
+            self.text.add(f"store_together({own}, {element} + {run.first * size}, {self.mask});")
 
     def packed(self, type: ScalarType, place: str) -> str:
         """Load a pack, as a whole where it is aligned; return its name."""
@@ -312,7 +348,8 @@ class _Pass:
 
     def place(self, k: int, column: str) -> str:
         """Return the address at which a result's neighbours are stored."""
-        output, size = self.outputs[k], self.outputs[k].type.itemsize
+        output = self.outputs[k]
+        size = output.type.itemsize * len(output.sources)
         terms = [self.word(self.block.outputs[k])]
         along = f"(long long){self.low} + {column}"
         if output.is_part:
@@ -333,7 +370,7 @@ class _Pass:
         at = f"{start} + ((long long){column} + lane) * {self.step(param, operand)}"
         return f"*(const {c_type(type)} *)in_memory({at})"
 
-    def lane(self, loaded: dict[int, str], packs: dict[int, str]) -> None:
+    def lane(self, loaded: dict[int, str], packs: dict[int, str], column: str) -> None:
         """Emit the program for one element, and what becomes of its results."""
         params = self.program.params
         values = {
@@ -344,12 +381,16 @@ class _Pass:
         results = body.block(self.program.body)
         self.text.own_lines()
         for k, output in self.outputs.items():
-            value = results[output.source[1]]
             if k in packs:
-                self.text.add(f"{packs[k]}.item[lane] = {to_memory(value, output.type)};")
+                for place, (_, at) in enumerate(output.sources):
+                    item = f"[lane * {len(output.sources)} + {place}]"
+                    target = f"{packs[k]}{item if output.beside else '.item[lane]'}"
+                    self.text.add(f"{target} = {to_memory(results[at], output.type)};")
+            elif self.combines[k] == "store":
+                self.stored_by_runs(k, results, column)
             else:
                 index = "[group][lane]" if self.combines[k] == "columns" else ""
-                self.text.add(f"{self.sums[k]}{index} += {value};")
+                self.text.add(f"{self.sums[k]}{index} += {results[output.source[1]]};")
 
     def taken(self, param: int, element: str) -> str:
         """Return an element of an operand as what is computed with."""
