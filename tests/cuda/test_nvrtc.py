@@ -105,6 +105,12 @@ def bundle(type):
 
 
 @cache
+def blocks(type):
+    kernel = mixad.broadcast(residual_kernel, backend="dry")
+    return new_texts(lambda driver: kernel.value_and_jacobian(*[full(type)] * 15))
+
+
+@cache
 def volatility(type):
     return with_gradients(mixad.broadcast(implied), [full(type)] * 4, 1)
 
@@ -134,7 +140,7 @@ def reduction(result, type):
 
 
 USES_FLOAT64 = {"digamma", "trigamma", "polygamma", "sin", "cos", "tan", "kepler", "bundle",
-                "erfcx", "ierfcx", "erfinv", "erfcinv"}  # fmt: skip
+                "blocks", "erfcx", "ierfcx", "erfinv", "erfcinv"}  # fmt: skip
 """Where float32 kernels have float64: the core computes polygammas and these error functions in it,
 and CUDA's own sine, cosine and tangent reduce arguments beyond 10⁵ in it, on a branch that others
 do not take."""
@@ -143,6 +149,7 @@ REGISTERS = {
     "hm_lstm": 96,
     "kepler": 64,
     "bundle": 200,
+    "blocks": 200,
     "implied": 96,
     "arity": 144,
     "op": 96,
@@ -162,6 +169,7 @@ def families():
             yield "hm_lstm", (name, shape), lambda t=type, s=shape: hm_lstm(t, s)
         yield "kepler", (name,), lambda t=type: kepler(t)
         yield "bundle", (name,), lambda t=type: bundle(t)
+        yield "blocks", (name,), lambda t=type: blocks(t)
         yield "implied", (name,), lambda t=type: volatility(t)
         for count in range(1, 25):
             yield "arity", (name, count), lambda t=type, n=count: arity(n, t)

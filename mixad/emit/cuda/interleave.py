@@ -1,10 +1,10 @@
 """Several results of an element side by side in memory: the blocks of a Jacobian.
 
-A thread has the results of an element, which are neighbours in memory.  Were it to store them one by
-one, the threads of a warp would write far apart at a time, each into a sector of its own.  So the
-warp puts them down in shared memory, and stores them in the order of addresses.  Long runs of
+A thread has the results of an element, which are neighbours in memory.  Were it to store one after
+another, the threads of a warp would write far apart at a time, each into a sector of its own.  So
+the warp puts them down in shared memory, and stores them in the order of addresses.  Long runs of
 neighbours are cut, so that this takes a bounded part of shared memory however many results there
-are; sectors at the cuts are put together in the cache, before they are written back.
+are; the cache puts sectors at the cuts together before it writes them back.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def store_together(spec: KernelSpec, vector: int, threads: int) -> str:
     The threads of a mask, all of one warp, call it with as many values each.
     """
     most = max(
-        -(-_padded(values) * output.type.itemsize // 8) * 8
+        -(-(values | 1) * output.type.itemsize // 8) * 8
         for output in spec.outputs
         if output.beside
         for values in _stored_at_a_time(output, vector)
@@ -101,7 +101,3 @@ def _stored_at_a_time(output: Output, vector: int) -> Iterator[int]:
             yield vector * len(output.sources)
         else:
             yield from (len(run.results) for run in runs_of(output, number))
-
-
-def _padded(values: int) -> int:
-    return values | 1

@@ -282,7 +282,6 @@ class _Pass:
 
     def columns(self, column: str, starts: dict[int, str]) -> None:
         """Emit load, program and combination for the thread's neighbours in one group."""
-        text = self.text
         loaded = {
             k: self.loaded(k, operand, starts[k], column)
             for k, operand in enumerate(self.spec.operands)
@@ -383,9 +382,9 @@ class _Pass:
         for k, output in self.outputs.items():
             if k in packs:
                 for place, (_, at) in enumerate(output.sources):
-                    item = f"[lane * {len(output.sources)} + {place}]"
-                    target = f"{packs[k]}{item if output.beside else '.item[lane]'}"
-                    self.text.add(f"{target} = {to_memory(results[at], output.type)};")
+                    own = f"[lane * {len(output.sources)} + {place}]"
+                    item = packs[k] + (own if output.beside else ".item[lane]")
+                    self.text.add(f"{item} = {to_memory(results[at], output.type)};")
             elif self.combines[k] == "store":
                 self.stored_by_runs(k, results, column)
             else:
