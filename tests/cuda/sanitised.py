@@ -47,6 +47,11 @@ def launches():
     x = rng.integers(-4, 5, (21, 64)).astype("f4")
     (output,) = Kernel((product(F32),), (OutputRequest(0, 0, part=part),))((x, x), "sanitised")
     yield output[2:23, 5:69], x * x
+    for count, columns in itertools.product((3, 40), (64, 67)):
+        x = rng.integers(-4, 5, (21, columns)).astype("f4")
+        request = OutputRequest(0, 0, beside=((0, 0),) * (count - 1))
+        (output,) = Kernel((product(F32),), (request,))((x, x), "sanitised")
+        yield output, np.repeat(x * x, count)
     extremes = np.asarray([-(1 << 31), -1, 0, 1, (1 << 31) - 1], "i4")
     pairs = [np.ascontiguousarray(p) for p in np.array(list(itertools.product(*2 * [extremes]))).T]
     (output,) = Kernel((product(I32),), (OutputRequest(0, 0),))(tuple(pairs), "sanitised")

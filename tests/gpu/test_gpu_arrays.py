@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import mixad
+from benchmarks.gpu.bundle import drawn, residual_kernel
 from mixad.backends import registry
 from mixad.backends.cuda.bound import threads_of
 from mixad.backends.cuda.choice import preferred
@@ -130,6 +131,15 @@ def test_a_part_of_a_larger_array_is_written(library):
     wanted = np.zeros((5, 8))
     wanted[1:4, 4:] = x * y
     np.testing.assert_array_equal(library.get(got), wanted)
+
+
+@pytest.mark.parametrize("count", [1, 33, 4096, 100_003])
+@pytest.mark.parametrize("options", [{}, {"strategy": "forward"}, {"chunk": 4}], ids=str)
+def test_blocks_of_a_jacobian_are_those_of_the_cpu(library, options, count):
+    kernel = mixad.broadcast(residual_kernel, **options)
+    inputs = drawn(count, 0)
+    _, blocks = kernel.value_and_jacobian(*map(library.put, inputs))
+    np.testing.assert_allclose(library.get(blocks), kernel.jacobian(*inputs), rtol=1e-9, atol=1e-9)
 
 
 def test_second_derivatives_through_a_loop(library):
