@@ -42,6 +42,8 @@ class ArrayMemory:
         Where an array begins; None where only `view` tells.
     elements : callable
         A NumPy array of the elements of an array, wherever that is.
+    have_same_bytes : callable
+        Whether two arrays of one type and shape do, told where they are; None: by `elements`.
     part : callable or None
         ``(array, dtype, shape, strides, first)``: a view of other shape and strides that begins so
         many bytes after an array; None where there are no such.
@@ -55,6 +57,7 @@ class ArrayMemory:
     bits: Callable[[Array], Array] = lambda a: a.view("int16")
     address: Callable[[Array], int | None] = lambda a: None
     elements: Callable[[Array], NumpyArray] = np.from_dlpack
+    have_same_bytes: Callable[[Array, Array], bool] | None = None
     part: Callable[..., Array] | None = None
     is_captured: Callable[[], bool] = lambda: False
 
@@ -99,6 +102,19 @@ def _address_of_numpys(array: Array) -> int | None:
     return int(array.__array_interface__["data"][0]) if is_array else None
 
 
+def _have_tensors_same_bytes(a: Array, b: Array) -> bool:
+    torch = sys.modules["torch"]
+    one, other = (
+        each.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8) for each in (a, b)
+    )
+    return bool(torch.equal(one, other))
+
+
+def _have_cupys_same_bytes(a: Array, b: Array) -> bool:
+    one, other = (each.ravel().view("uint8") for each in (a, b))
+    return bool((one == other).all())
+
+
 def _part_of_tensor(
     array: Array, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], first: int
 ) -> Array:
@@ -129,6 +145,7 @@ MEMORY = {
         lambda xp, result, like: xp.asarray(result),
         address=lambda a: int(a.data.ptr),
         elements=lambda a: a.get(),
+        have_same_bytes=_have_cupys_same_bytes,
         part=lambda a, dtype, shape, strides, first: type(a)(shape, dtype, a.data + first, strides),
         is_captured=lambda: sys.modules["cupy"].cuda.get_current_stream().is_capturing(),
     ),
@@ -139,6 +156,7 @@ MEMORY = {
         lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
         lambda a: None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr(),
         lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=True),
+        _have_tensors_same_bytes,
         _part_of_tensor,
         lambda: (
             (cuda := sys.modules["torch"].cuda).is_initialized()

@@ -122,7 +122,10 @@ def have_same_bits(a: Any, b: Any) -> bool:
     """Whether two arrays or numbers are the same in type, form and bits."""
     a, b = as_register(a), as_register(b)
     is_alike = type(a) is type(b) and a.dtype == b.dtype and tuple(a.shape) == tuple(b.shape)
-    return is_alike and bits_of(a) == bits_of(b)
+    if not is_alike:
+        return False
+    have_same_bytes = library_of(a).memory.have_same_bytes
+    return bits_of(a) == bits_of(b) if have_same_bytes is None else have_same_bytes(a, b)
 
 
 def bits_of(array: Any) -> bytes:
