@@ -12,7 +12,6 @@ from mixad.backends.arrays import describe_array, library_of
 from mixad.call.signature import Function
 from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import element_type_of
-from mixad.scalar.types import C64, C128, F32, F64
 from mixad.tape.cell import kind_of
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.states import State, initial_state, known_state
@@ -73,7 +72,7 @@ def open_strand(
 
 def _are_taken(kinds: set[type], arrays: Sequence[Any]) -> bool:
     """Whether strands know such arrays: of one library, of floats or complex numbers."""
-    return len(kinds) == 1 and all(element_type_of(a.dtype) in _TYPES for a in arrays)
+    return len(kinds) == 1 and all(_name_of(a.dtype) in _DTYPES for a in arrays)
 
 
 def _described(value: Any) -> Hashable:
@@ -102,4 +101,9 @@ def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
 
 
 _NUMBERS = {float, np.float64, np.float32}
-_TYPES = (F64, F32, C128, C64)
+_DTYPES = {"float64", "float32", "complex128", "complex64"}
+
+
+def _name_of(dtype: Any) -> str:
+    """Return what a dtype is called, in whichever library, if it has the order of this machine."""
+    return str(dtype).rpartition(".")[2]
