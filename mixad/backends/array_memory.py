@@ -104,14 +104,13 @@ def _address_of_numpys(array: Array) -> int | None:
 
 def _have_tensors_same_bytes(a: Array, b: Array) -> bool:
     torch = sys.modules["torch"]
-    one, other = (
-        each.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8) for each in (a, b)
-    )
-    return bool(torch.equal(one, other))
+    packed = [each.clone(memory_format=torch.contiguous_format) for each in (a, b)]
+    one, other = (each.resolve_conj().resolve_neg().reshape(-1) for each in packed)
+    return bool(torch.equal(one.view(torch.uint8), other.view(torch.uint8)))
 
 
 def _have_cupys_same_bytes(a: Array, b: Array) -> bool:
-    one, other = (each.ravel().view("uint8") for each in (a, b))
+    one, other = (each.copy(order="C").ravel().view("uint8") for each in (a, b))
     return bool((one == other).all())
 
 
