@@ -5,7 +5,6 @@ Kernels are compiled and nothing is launched.  The device is one H200, by what C
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -62,13 +61,8 @@ class OfflineDriver:
     def usage(self, function: Usage, device: Hashable) -> Usage:
         return function
 
-    def launch(
-        self,
-        function: Usage,
-        blocks: int,
-        threads: tuple[int, int],
-        words: array[int],
-        device: Hashable,
+    def prepare_launch(
+        self, function: Usage, blocks: int, threads: tuple[int, int], device: Hashable
     ) -> NoReturn:
         raise NotImplementedError("there is no device: kernels are compiled only")
 

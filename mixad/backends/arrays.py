@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, cast
 
 import array_api_compat
@@ -44,9 +45,9 @@ from mixad.scalar.promotion_rules import (
 )
 from mixad.scalar.types import ScalarType
 
-__all__ = ["NUMBERS", "NUMPY", "Array", "Library", "adopt", "as_array", "describe_array",
-           "describe_number", "device_key", "device_name", "is_array", "is_number",
-           "is_scalar", "layout_of", "library_met", "library_of", "own_library",
+__all__ = ["DESCRIPTIONS", "NUMBERS", "NUMPY", "Array", "Library", "adopt", "as_array",
+           "describe_array", "describe_number", "device_key", "device_name", "is_array",
+           "is_number", "is_scalar", "layout_of", "library_met", "library_of", "own_library",
            "strides_of"]  # fmt: skip
 
 _RULES = {
@@ -289,8 +290,21 @@ def _met(kind: type, array: Array) -> Library:
         raise more_than_an_array(kind, "pass a plain tensor, such as x.as_subclass(torch.Tensor)")
     if name != "dask" and not hasattr(kind, "__dlpack__"):
         raise without_memory(kind)
+    if name == "cupy":
+        told = ("__class__", "dtype", "shape", "strides", "device.id")
+        DESCRIPTIONS[kind] = attrgetter(*told)
+    elif name == "torch" and kind is xp.Tensor:
+        DESCRIPTIONS[kind] = _tensor_description()
     library = _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
+    if name not in ("cupy", "torch", "dask"):
+        DESCRIPTIONS[kind] = partial(_describe, library)
     return _LIBRARIES.setdefault(kind, library)
+
+
+def _describe(library: Library, array: Array) -> Hashable:
+    """Return what of an array of some library decides what serves it: see `describe_array`."""
+    layout = (type(array), array.dtype, array.shape, library.memory.strides(array))
+    return (*layout, device_key(array.device), default_dtypes())
 
 
 def adopt(name: str, kinds: tuple[type, ...]) -> None:
@@ -342,25 +356,20 @@ def device_key(device: Any) -> Hashable:
     return device if type(device).__hash__ is not None else str(device)
 
 
+DESCRIPTIONS: dict[type, Callable[[Any], Hashable]] = {
+    np.ndarray: attrgetter("dtype", "shape", "strides")
+}
+"""By type of arrays, what describes them: see `describe_array`."""
+
+
 def describe_array(array: Array) -> Hashable:
     """Return what of an array decides which program and launch serve it.
 
-    None where `library_of` has to look closer, or telling takes as long as all else.
+    None where `library_of` has to look closer, where something may follow or watch operations, or
+    where telling takes as long as all else.
     """
-    kind = type(array)
-    if kind is np.ndarray:
-        return (array.dtype, array.shape, array.strides)
-    library = _LIBRARIES.get(kind)
-    if library is None:
-        return None
-    if library.name == "cupy":
-        return (kind, array.dtype, array.shape, array.strides, array.device.id)
-    if library.name == "torch":
-        return _tensor_description()(array)
-    if library.is_lazy or library is NUMPY:
-        return None
-    layout = (kind, array.dtype, array.shape, library.memory.strides(array))
-    return (*layout, device_key(array.device), default_dtypes())
+    describe = DESCRIPTIONS.get(type(array))
+    return None if describe is None else describe(array)
 
 
 NUMBERS: frozenset[type] = frozenset(
@@ -377,29 +386,28 @@ def describe_number(value: Any) -> Hashable:
     return (kind, value.dtype) if isinstance(value, np.generic) else None
 
 
-@cache
 def _tensor_description() -> Callable[[Array], Hashable]:
-    """Return what describes tensors; its names are looked up once."""
+    """Return what describes tensors; no public names tell what is asked of torch's ``_C``."""
     torch = sys.modules["torch"]
-    forward_ad, get_default_dtype = torch.autograd.forward_ad, torch.get_default_dtype
-    kind, strided = torch.Tensor, torch.strided
-    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # no public name tells it
+    forward_ad, default = torch.autograd.forward_ad, torch.get_default_dtype
+    strided = torch.strided
+    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    count_modes = torch._C._len_torch_dispatch_stack
 
     def describe(tensor: Array) -> Hashable:
         if (
-            type(tensor) is not kind
+            tensor.requires_grad
             or tensor.layout is not strided
             or tensor.is_nested
-            or tensor.requires_grad
             or tensor.is_neg()
             or tensor.is_conj()
             or tensor._is_zerotensor()
             or is_wrapped(tensor)
-            or has_tangent(forward_ad, tensor)
+            or count_modes()
+            or (getattr(forward_ad, "_current_level", 0) >= 0 and has_tangent(forward_ad, tensor))
         ):
             return None
-        layout = (tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
-        return (*layout, get_default_dtype())
+        return tensor.dtype, tensor.shape, tensor.stride(), tensor.device, default()
 
     return describe
 

@@ -29,7 +29,7 @@ from mixad.backends.checks import (
     declares_parts,
     one_place,
 )
-from mixad.backends.faults import PluginCall, PluginLaunch
+from mixad.backends.faults import PluginCall, watch_launch
 from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.hookspecs import (
     Backend,
@@ -285,7 +285,7 @@ class Kernel:
         plugin = registry.plugin_of(chosen.name)
         if plugin is None:
             return partial(chosen.launch, bound)
-        return PluginLaunch(plugin, chosen, launch, bound, *one_place(self._arrays(arguments)))
+        return watch_launch(plugin, chosen, launch, bound, *one_place(self._arrays(arguments)))
 
     def _leave(self, chosen: Backend, backend: str | None, fault: BackendError) -> None:
         """Leave a plugin's backend that failed to the others, unless it was asked for by name."""

@@ -6,8 +6,8 @@ Built-in backends are not watched: what they raise is raised.
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from traceback import walk_tb
 from typing import Any
@@ -22,11 +22,11 @@ from mixad.scalar.dtypes import scalar_type_of
 
 __all__ = [
     "PluginCall",
-    "PluginLaunch",
     "describe",
     "fault",
     "fault_of",
     "refuse_what_is_no_backend",
+    "watch_launch",
     "way_out",
 ]
 
@@ -111,61 +111,63 @@ def fault_of(plugin: PluginSource, name: str, error: BaseException, what: str) -
     return fault(plugin, name, f"raised {type(error).__name__} {what}: {error}")
 
 
-@dataclass(eq=False)
-class PluginLaunch:
-    """Launches of one plan on a plugin's backend, of which the first results are checked.
+def watch_launch(
+    plugin: PluginSource,
+    backend: Backend,
+    planned: Launch,
+    bound: Bound,
+    library: Library,
+    device: str,
+) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Return what launches a plan on a plugin's backend; what is wrong is a BackendError.
 
-    An IndexError is the user's if the kernel indexes arrays.
+    The first results are checked.  An IndexError is the user's if the kernel indexes arrays.
     """
+    is_checked = False
 
-    plugin: PluginSource
-    backend: Backend
-    planned: Launch
-    bound: Bound
-    library: Library
-    device: str
-    _is_checked: bool = field(default=False)
-
-    def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Launch; what is wrong is a BackendError."""
+    def run(arguments: Sequence[Any]) -> tuple[Any, ...]:
+        nonlocal is_checked
         try:
-            results = self.backend.launch(self.bound, arguments)
+            results = backend.launch(bound, arguments)
         except FAULTS as error:
-            if _is_users(error) or (isinstance(error, IndexError) and any(self.planned.indexed)):
+            if _is_users(error) or (isinstance(error, IndexError) and any(planned.indexed)):
                 raise
-            raise fault_of(self.plugin, self.backend.name, error, self._where) from error
-        if not self._is_checked:
-            wrong = self._wrong(results)
+            raise fault_of(plugin, backend.name, error, _where(planned)) from error
+        if not is_checked:
+            wrong = _wrong(results, planned, library, device)
             if wrong is not None:
                 got, want = wrong
-                returned = f"returned {got} {self._where}, expected {want}"
-                raise fault(self.plugin, self.backend.name, returned)
-            self._is_checked = True
+                returned = f"returned {got} {_where(planned)}, expected {want}"
+                raise fault(plugin, backend.name, returned)
+            is_checked = True
         return results
 
-    @property
-    def _where(self) -> str:
-        return f"from a launch of {self.planned.spec.passes[0].name}"
+    return run
 
-    def _wrong(self, results: object) -> tuple[str, str] | None:
-        """Return what results are, and what they must be; or None where they are right."""
-        expected = list(zip(self.planned.results, self.planned.spec.outputs, strict=True))
-        if not isinstance(results, tuple):
-            return describe(results), "a tuple"
-        if len(results) != len(expected):
-            return f"{len(results)} results", str(len(expected))
-        for at, (result, (shape, output)) in enumerate(zip(results, expected, strict=True)):
-            want = f"{output.type.dtype_name} array of shape {shape}"
-            want = f"a {want} of {self.library.name} on {self.device} as result {at}"
-            try:
-                library, device = own_library(result), device_name(result)
-                type, own = scalar_type_of(result.dtype), tuple(result.shape)
-            except Exception:  # a thing of any type
-                return describe(result), want
-            if (library, device, own, type) != (self.library, self.device, shape, output.type):
-                got = f"{type.dtype_name} array of shape {own}"
-                return f"a {got} of {library.name} on {device}", want
-        return None
+
+def _where(planned: Launch) -> str:
+    return f"from a launch of {planned.spec.passes[0].name}"
+
+
+def _wrong(results: object, planned: Launch, on: Library, where: str) -> tuple[str, str] | None:
+    """Return what results are, and what they must be; or None where they are right."""
+    expected = list(zip(planned.results, planned.spec.outputs, strict=True))
+    if not isinstance(results, tuple):
+        return describe(results), "a tuple"
+    if len(results) != len(expected):
+        return f"{len(results)} results", str(len(expected))
+    for at, (result, (shape, output)) in enumerate(zip(results, expected, strict=True)):
+        want = f"{output.type.dtype_name} array of shape {shape}"
+        want = f"a {want} of {on.name} on {where} as result {at}"
+        try:
+            library, device = own_library(result), device_name(result)
+            type, own = scalar_type_of(result.dtype), tuple(result.shape)
+        except Exception:  # a thing of any type
+            return describe(result), want
+        if (library, device, own, type) != (on, where, shape, output.type):
+            got = f"{type.dtype_name} array of shape {own}"
+            return f"a {got} of {library.name} on {device}", want
+    return None
 
 
 def describe(value: object) -> str:

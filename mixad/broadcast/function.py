@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from mixad.backends.arrays import describe_array
-from mixad.backends.hookspecs import Integration
 from mixad.backends.integrations import LOADED, follower, load_integrations
 from mixad.backends.numbers import are_numbers
 from mixad.broadcast.duals import dual_chunks
@@ -151,7 +150,7 @@ class BroadcastFunction(PickledFunction):
                 return self.__get__(args[0])(*args[1:], **kwargs)
             call, values = self._specialiser.bound(args, kwargs)
             run = call.run
-            if run is not None and (call.is_numpys or _follower(values) is None):
+            if run is not None:
                 try:
                     outputs = run(values)
                 except (IndexError, BackendError):  # it says where, or asks another backend
@@ -198,13 +197,13 @@ class BroadcastFunction(PickledFunction):
         kernel, which knows other backends."""
         if not all(type(v) in PYTHON_SCALARS or describe_array(v) is not None for v in values):
             return
-        if are_numbers(values):
+        is_numpys = _DIRECT.issuperset(map(type, values))
+        if are_numbers(values) or not (is_numpys or follower(values) is None):
             return
         prepared = call.found.call.kernel.prepared(values, self._options.backend)
         if prepared.audit is None:
             parsed = call.found.parsed
             call.finish = None if _is_output(parsed) else partial(_returned, parsed)
-            call.is_numpys = _DIRECT.issuperset(map(type, values))
             call.run = prepared.run
 
     @short_traceback
@@ -581,10 +580,6 @@ def _outputs(call: KernelCall, options: KernelOptions, *values: Any) -> Any:
 def _is_output(parsed: Parsed) -> bool:
     """Whether a function returns the one output of its program as it is."""
     return parsed.single and not (parsed.scalars or parsed.complex_outputs or parsed.returned)
-
-
-def _follower(values: Sequence[Any]) -> Integration | None:
-    return follower(values) if LOADED else None
 
 
 def _returned(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -> Any:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mixad.backends.arrays import (
+    DESCRIPTIONS,
     NUMPY,
     Library,
     default_dtypes,
-    describe_array,
     describe_number,
     is_array,
     own_library,
@@ -110,11 +110,11 @@ def _kind(value: Any) -> object:
     return (kind, getattr(value, "dtype", None), not getattr(value, "ndim", 0))
 
 
-def _describe(value: Any) -> Hashable:
-    """Return what of an argument decides the program and its launch; None where more is asked."""
-    description = describe_array(value)
-    if description is not None:
-        return description
+def _describe_other(value: Any) -> Hashable:
+    """Return what of an argument decides the program and its launch, if it is no plain array.
+
+    None where more is asked.
+    """
     if isinstance(value, Tracer):
         kind = value.kind
         world = None if kind.library is NUMPY else default_dtypes()
@@ -161,9 +161,7 @@ class PreparedCall:
         What is recorded of the call in a strand.
     run : callable or None
         What runs the program on all its values where nothing else is to be done: no derivative, no
-        number or array to convert.
-    is_numpys : bool
-        Whether all arrays are NumPy's, which no other system follows.
+        number or array to convert, nothing that follows one: see `describe_array`.
     finish : callable or None
         What makes of the outputs what the function returns, where that is not they.
     """
@@ -173,7 +171,6 @@ class PreparedCall:
     guard: Guard | None = None
     operation: Operation | None = None
     run: Run | None = None
-    is_numpys: bool = True
     finish: Callable[[Sequence[Any], tuple[Any, ...]], Any] | None = None
 
 
@@ -264,7 +261,7 @@ class Specialiser:
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[PreparedCall, Any]:
         """Return what the function is for the types of these arguments, and all values it takes."""
-        key = tuple(map(_describe, args))
+        key = tuple([DESCRIPTIONS.get(type(arg), _describe_other)(arg) for arg in args])
         if self._signature is not None:
             key += tuple([getattr(arg, "shape", ()) for arg in args])
         call = None if kwargs else self._calls.get(key)

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 from array import array
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,13 +146,16 @@ class EmulatedDriver:
         self._waiting.append(asked)
         return {entry: (asked, entry) for entry in entries}
 
+    def prepare_launch(self, *prepared: Any) -> Callable[[array[int]], None]:
+        return functools.partial(self.launch, *prepared)
+
     def launch(
         self,
         function: tuple[_Text, str],
         blocks: int,
         threads: tuple[int, int],
-        words: array[int],
         device: Hashable,
+        words: array[int],
     ) -> None:
         text, entry = function
         blocks = min(blocks, self.blocks)

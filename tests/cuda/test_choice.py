@@ -124,7 +124,7 @@ class TwoDevices(DryDriver):
         assert function == device
         return USED_ON[device]
 
-    def launch(self, function, blocks, threads, words, device):
+    def launch(self, function, blocks, threads, device, words):
         assert function == device
         self.launched.append((device, math.prod(threads)))
 

@@ -137,12 +137,12 @@ def test_packs_are_used_where_all_rows_are_aligned_and_change_no_bit(type, colum
     sums = [(1, columns), (rows, 1), (1, 1)]
     packed, bound = run(product(type), aligned, (rows, columns), None, *sums)
     assert bound.widest == 16 // type.itemsize
-    assert [aligned for _, aligned in bound.ready] == [True]
+    assert list(bound.launches["emulated"]) == [True]
     strided = [values[:, 1 : columns + 1] for values in whole]
     for a, values in zip(strided, aligned, strict=True):
         a[...] = values
     single, bound = run(product(type), strided, (rows, columns), None, *sums)
-    assert [aligned for _, aligned in bound.ready] == [False]
+    assert list(bound.launches["emulated"]) == [False]
     for a, b in zip(packed, single, strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -54,7 +54,7 @@ extern "C" __global__ void k(const Arguments a) {{
 driver = BACKEND.driver
 (kernel,) = driver.compile(TEXT, ["k"], None).values()
 memory = np.zeros(1 << 20, np.int32)
-driver.launch(kernel, 1, (32, 1), array("q", [memory.ctypes.data, 1 << 20]), None)
+driver.launch(kernel, 1, (32, 1), None, array("q", [memory.ctypes.data, 1 << 20]))
 """
 BROKEN = {
     "heap-buffer-overflow": "((int *)a.word[0])[a.word[1]] = 1;",

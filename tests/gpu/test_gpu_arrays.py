@@ -14,7 +14,6 @@ import pytest
 import mixad
 from benchmarks.gpu.bundle import drawn, residual_kernel
 from mixad.backends import registry
-from mixad.backends.cuda.bound import threads_of
 from mixad.backends.cuda.choice import preferred
 from mixad.backends.execute import kernel_for
 from mixad.emit.cuda import Dialect
@@ -225,11 +224,9 @@ def test_the_shape_that_is_chosen_is_near_the_best(library, count):
     picked, seconds = backend.dialect(bound, device, True), {}
     for shape in preferred(bound.widest):
         dialect = Dialect(*shape)
-        bound.ready[device, True] = type(backend.ready(bound, device, True))(
-            bound.kernel.functions(dialect, device), threads_of(bound.launch.extents[-1], *shape)
-        )
+        bound.launches.setdefault(device, {})[True] = backend.launches(bound, dialect, device)
         seconds[shape] = _seconds(lambda: kernel(arrays), library)
-    bound.ready.clear()
+    bound.launches[device].clear()
     assert seconds[picked.vector, picked.threads] <= 1.15 * min(seconds.values()), seconds
 
 

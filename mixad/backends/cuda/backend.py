@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from mixad.backends.arrays import Array, Library, library_of
-from mixad.backends.cuda.bound import CudaBound, MadeOutput, Place, Ready, bound_to, threads_of
+from mixad.backends.cuda.bound import CudaBound, Run, bound_to, threads_of
 from mixad.backends.cuda.device import Device, described
-from mixad.backends.cuda.driver import Driver, Function
+from mixad.backends.cuda.driver import Driver, Function, PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.backends.hookspecs import DeviceFunction
 from mixad.emit.cuda import Dialect, axis_sum, emit_axis_sum
@@ -80,62 +80,82 @@ class CudaBackend:
 
     def launch(self, bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results, on the current stream."""
-        binding, driver = bound.binding, self.driver
-        if not binding.arrays:
+        if not bound.binding.arrays:
             raise BackendError(f"backend {self.name!r} is given no array: pass scalars as arrays")
-        first = arguments[binding.arrays[0][0]]
-        device = driver.device(first)
-        place = bound.places.get(device) or self._placed(bound, first, device)
-        words, addresses, results = binding.words[:], [], []
-        for k, at in binding.arrays:
-            words[at] = address = driver.address(arguments[k])
-            addresses.append(address)
-        for k, at, pack in binding.uniforms:
-            words[at] = pack(arguments[k])
-        for make, shape, dtype, at, before in place.outputs:
-            memory = make(shape, dtype, device)
-            words[at] = driver.address(memory) + before
-            results.append(memory)
-        if binding.tiles:
-            outside = self._outside(bound, words, place.library, device)
-            ready = self.ready(bound, device, bound.is_aligned(addresses))
-            for function in ready.functions:
-                driver.launch(function, place.blocks, ready.threads, words, device)
-            if outside is not None and (noted := int(outside[0])):  # waits for the kernel
-                raise IndexError(f"argument {noted - 1} is indexed outside its extents")
-        if binding.is_finished:
-            return tuple(results)
-        return self._finished(binding, results, place.library, device)
+        first = arguments[bound.binding.arrays[0][0]]
+        device = self.driver.device(first)
+        run = bound.runs.get(device)
+        if run is None:
+            run = bound.runs[device] = self._prepare(bound, library_of(first), device)
+        return run(bound, arguments)
 
-    def _placed(self, bound: CudaBound, array: Array, device: Hashable) -> Place:
-        """Return what launches on a device need beside functions, found once."""
-        library, binding = library_of(array), bound.binding
-        outputs = tuple(
-            MadeOutput(
-                # Where the kernel does not write, zeros are wanted.
-                self.driver.empty if binding.tiles and o.part is None else self.driver.zeros,
-                o.memory,
-                library.dtype_of(o.held),
-                o.position,
-                o.first * o.type.itemsize,
-            )
-            for o in binding.outputs
-        )
-        blocks = min(binding.tiles, _MAX_BLOCKS)
-        found = bound.places[device] = Place(library, outputs, blocks)
-        return found
+    def _prepare(self, bound: CudaBound, library: Library, device: Hashable) -> Run:
+        """Return what runs a kernel on a device; each call fills a block of words of its own."""
+        binding, address = bound.binding, self.driver.address
+        block, arrays, uniforms = binding.words, binding.arrays, binding.uniforms
+        is_empty, is_finished = not binding.tiles, binding.is_finished
+        indexes, outputs = any(bound.launch.indexed), self._outputs(binding, library, device)
+        packed, start = bound.packed, 0 if bound.rows_aligned else 1
+        launches = bound.launches.setdefault(device, {})
 
-    def ready(self, bound: CudaBound, device: Hashable, is_aligned: bool) -> Ready:
-        """Return what is launched on a device, compiled when it is first asked for."""
-        key = device, is_aligned
-        found = bound.ready.get(key)
-        if found is None:
-            self._check_may_load(device)
-            dialect = self.dialect(bound, device, is_aligned)
-            functions = bound.kernel.functions(dialect, device)
-            threads = threads_of(bound.launch.extents[-1], dialect.vector, dialect.threads)
-            found = bound.ready[key] = Ready(functions, threads)
-        return found
+        def run(bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
+            words, results = block[:], []
+            for k, at in arrays:
+                words[at] = address(arguments[k])
+            for k, at, pack in uniforms:
+                words[at] = pack(arguments[k])
+            for make, at, before in outputs:
+                memory = make()
+                words[at] = address(memory) + before
+                results.append(memory)
+            if is_empty:
+                return self._finished(binding, results, library, device)
+            beside = start
+            for at, mask in packed:
+                beside |= words[at] & mask
+            prepared = launches.get(not beside) or self.prepared(bound, device, not beside)
+            if indexes:
+                self._launch_indexed(prepared, words, library, device)
+            else:
+                for launch in prepared:
+                    launch(words)
+            if is_finished:
+                return tuple(results)
+            return self._finished(binding, results, library, device)
+
+        return run
+
+    def _outputs(
+        self, binding: Binding, library: Library, device: Hashable
+    ) -> list[tuple[Callable[[], Array], int, int]]:
+        """Return how each output is made, the word of its address, and the bytes before that."""
+        outputs: list[tuple[Callable[[], Array], int, int]] = []
+        for o in binding.outputs:
+            is_whole = binding.tiles and o.part is None
+            # Where the kernel does not write, zeros are wanted.
+            make = self.driver.empty if is_whole else self.driver.zeros
+            memory = partial(make, o.memory, library.dtype_of(o.held), device)
+            outputs.append((memory, o.position, o.first * o.type.itemsize))
+        return outputs
+
+    def prepared(
+        self, bound: CudaBound, device: Hashable, is_aligned: bool
+    ) -> tuple[PreparedLaunch, ...]:
+        """Return what launches each pass on a device, compiled when it is first asked for."""
+        self._check_may_load(device)
+        dialect = self.dialect(bound, device, is_aligned)
+        launches = self.launches(bound, dialect, device)
+        bound.launches.setdefault(device, {})[is_aligned] = launches
+        return launches
+
+    def launches(
+        self, bound: CudaBound, dialect: Dialect, device: Hashable
+    ) -> tuple[PreparedLaunch, ...]:
+        """Return what launches each pass by the text of a dialect."""
+        threads = threads_of(bound.launch.extents[-1], dialect.vector, dialect.threads)
+        blocks, prepare = min(bound.binding.tiles, _MAX_BLOCKS), self.driver.prepare_launch
+        functions = bound.kernel.functions(dialect, device)
+        return tuple([prepare(function, blocks, threads, device) for function in functions])
 
     def device_text(self, spec: KernelSpec, bound: CudaBound, array: Array) -> str:
         """Return the text that a device is given where packs are aligned."""
@@ -190,20 +210,25 @@ class CudaBackend:
                 "the function once before the capture"
             )
 
-    def _outside(
-        self, bound: CudaBound, words: array[int], library: Library, device: Hashable
-    ) -> Array | None:
-        """Return the word in which a kernel notes an index outside; None if it indexes nothing."""
-        if not any(bound.launch.indexed):
-            return None
+    def _launch_indexed(
+        self,
+        launches: Sequence[PreparedLaunch],
+        words: array[int],
+        library: Library,
+        device: Hashable,
+    ) -> None:
+        """Launch a kernel that notes in a word which array it indexes outside, and read that."""
         if self.driver.is_capturing(device):
             raise TracerError(
                 "a kernel that indexes arrays cannot be captured in a graph: whether an index is "
                 "outside is asked after every launch"
             )
-        noted = self.driver.zeros((1,), library.dtype_of(I32), device)
-        words[ArgumentBlock.OUTSIDE] = self.driver.address(noted)
-        return noted
+        outside = self.driver.zeros((1,), library.dtype_of(I32), device)
+        words[ArgumentBlock.OUTSIDE] = self.driver.address(outside)
+        for launch in launches:
+            launch(words)
+        if noted := int(outside[0]):  # waits for the kernel
+            raise IndexError(f"argument {noted - 1} is indexed outside its extents")
 
     def _finished(
         self, binding: Binding, results: Sequence[Array], library: Library, device: Hashable
@@ -246,7 +271,8 @@ class CudaBackend:
             addresses = self.driver.address(sums), self.driver.address(memory)
             words = array("q", [*addresses, outer, count, inner, cut.run, cut.runs])
             blocks = min(cut.blocks, _MAX_BLOCKS)
-            self.driver.launch(self._sum(type, device), blocks, cut.threads, words, device)
+            kernel = self._sum(type, device)
+            self.driver.prepare_launch(kernel, blocks, cut.threads, device)(words)
             memory, count = sums, cut.runs
         return memory
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
-from mixad.backends.arrays import Array, Library
 from mixad.backends.cuda.choice import BlockShape
-from mixad.backends.cuda.driver import Function
+from mixad.backends.cuda.driver import PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.emit.cuda import Dialect, accumulator, packed_types
 from mixad.kernel.binding import Binding, bind
 from mixad.kernel.spec import Launch, Operand
 from mixad.kernel.tiling import BLOCK
 
-__all__ = ["CudaBound", "Ready", "bound_to", "threads_of"]
+__all__ = ["CudaBound", "Run", "bound_to", "threads_of"]
 
 _WIDEST = 16
 """Bytes that a thread loads or stores at once, at most."""
@@ -28,31 +27,8 @@ _WIDE = 1 << 31
 """So many elements of a row, rows or tiles are counted in 64 bits."""
 
 
-@dataclass(frozen=True)
-class Ready:
-    """What is launched on one device: a function for each pass, and the threads of a block."""
-
-    functions: tuple[Function, ...]
-    threads: tuple[int, int]
-
-
-class MadeOutput(NamedTuple):
-    """How the memory of an output is made: the driver's function and what it is told; the word
-    that its address goes to, and the bytes before what is written."""
-
-    make: Callable[[tuple[int, ...], Any, Hashable], Array]
-    shape: tuple[int, ...]
-    dtype: Any
-    position: int
-    before: int
-
-
-class Place(NamedTuple):
-    """What launches on one device need beside functions."""
-
-    library: Library
-    outputs: tuple[MadeOutput, ...]
-    blocks: int
+Run: TypeAlias = Callable[["CudaBound", Sequence[Any]], tuple[Any, ...]]
+"""Runs a kernel on arguments on one device; it does not hold what holds it."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +48,13 @@ class CudaBound:
     wide : bool
         Whether elements of a row, rows and tiles are counted in 64 bits.
     packed : tuple of (int, int)
-        Of what is loaded in packs, the position in ``binding.arrays``, and the bytes of a pack.
+        Of what is loaded in packs, the position of the address, and the bytes of a pack less one.
     rows_aligned : bool
         Whether all rows of an array begin on a pack if the first one does.
-    ready : dict
-        What has been launched, by device and by whether packs were aligned.
-    places : dict
-        What else a launch needs, by device.
+    launches : dict
+        What launches each pass, by device and by whether packs are aligned.
+    runs : dict
+        What runs it, by device.
     """
 
     kernel: CudaKernel
@@ -88,18 +64,16 @@ class CudaBound:
     wide: bool
     packed: tuple[tuple[int, int], ...]
     rows_aligned: bool
-    ready: dict[tuple[Hashable, bool], Ready] = field(default_factory=dict, compare=False)
-    places: dict[Hashable, Place] = field(default_factory=dict, compare=False)
-
-    def is_aligned(self, addresses: Sequence[int]) -> bool:
-        """Whether neighbours can be loaded together if arrays begin at these addresses."""
-        return self.rows_aligned and not any(addresses[k] % size for k, size in self.packed)
+    launches: dict[Hashable, dict[bool, tuple[PreparedLaunch, ...]]] = field(
+        default_factory=dict, compare=False
+    )
+    runs: dict[Hashable, Run] = field(default_factory=dict, compare=False)
 
     def moved(self, launch: Launch) -> CudaBound:
         """Return the kernel bound to a launch that writes the same parts elsewhere."""
         binding = self.binding.moved(launch)
         rows_aligned = _rows_aligned(launch, binding, self.widest)
-        return replace(self, launch=launch, binding=binding, rows_aligned=rows_aligned, places={})
+        return replace(self, launch=launch, binding=binding, rows_aligned=rows_aligned, runs={})
 
     def dialect(self, shape: BlockShape, is_aligned: bool) -> Dialect:
         """Return the dialect of the text for a shape of blocks.
@@ -119,7 +93,7 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
     binding = bind(launch, accumulator)
     binding.words.append(binding.tiles)
     widest = _widest(launch)
-    operands = [launch.spec.operands[k] for k, _ in binding.arrays]
+    operands = [(at, launch.spec.operands[k]) for k, at in binding.arrays]
     return CudaBound(
         kernel=kernel,
         launch=launch,
@@ -127,8 +101,8 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
         widest=widest,
         wide=_is_wide(launch, binding),
         packed=tuple(
-            (at, widest * o.type.itemsize)
-            for at, o in enumerate(operands)
+            (at, widest * o.type.itemsize - 1)
+            for at, o in operands
             if isinstance(o, Operand) and o.step == "unit"
         ),
         rows_aligned=_rows_aligned(launch, binding, widest),

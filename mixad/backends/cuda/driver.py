@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from mixad.backends.arrays import Array
 from mixad.backends.cuda.device import Usage
 
-__all__ = ["Driver", "Function"]
+__all__ = ["Driver", "Function", "PreparedLaunch"]
 
 Function: TypeAlias = Any
 """A kernel that is loaded, as a driver knows it."""
+
+PreparedLaunch: TypeAlias = Callable[["array[int]"], None]
+"""Launches a kernel, given the words of its argument."""
 
 
 class Driver(Protocol):
@@ -88,15 +91,12 @@ class Driver(Protocol):
         """
         ...
 
-    def launch(
-        self,
-        function: Function,
-        blocks: int,
-        threads: tuple[int, int],
-        words: array[int],
-        device: Hashable,
-    ) -> None:
-        """Launch a kernel on the device's current stream, asked for at every call.
+    def prepare_launch(
+        self, function: Function, blocks: int, threads: tuple[int, int], device: Hashable
+    ) -> PreparedLaunch:
+        """Return what launches a kernel on the device's current stream, asked for at every call.
+
+        Several threads may call it at once.
 
         Parameters
         ----------
@@ -106,9 +106,12 @@ class Driver(Protocol):
             Blocks of the grid, which has one axis.
         threads : tuple of int
             Threads of a block along x and y.
-        words : array of int64
-            Its only argument, a structure of so many words.
         device : hashable
             Where it was compiled for.
+
+        Returns
+        -------
+        callable
+            Takes the kernel's only argument, a structure of so many words.
         """
         ...

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,13 +18,15 @@ from mixad.backends.object_cache import digest
 
 __all__ = ["CupyDriver"]
 
+_current_device = cupy.cuda.runtime.getDevice
+"""Tells the current device: to enter the one that is current takes several times as long."""
+
 
 class CupyDriver:
     """What a `mixad.backends.cuda.CudaBackend` asks of CuPy; a device is its number."""
 
-    def device(self, array: cupy.ndarray) -> int:
-        """Return the device of an array."""
-        return array.device.id
+    device = staticmethod(attrgetter("device.id"))
+    address = staticmethod(attrgetter("data.ptr"))
 
     def attribute(self, number: int, device: int) -> int:
         """Return what CUDA says of a device."""
@@ -34,14 +37,12 @@ class CupyDriver:
         with cupy.cuda.Device(device):
             return bool(cupy.cuda.get_current_stream().is_capturing())
 
-    def address(self, array: cupy.ndarray) -> int:
-        """Return the address of the first element."""
-        return array.data.ptr
-
     def empty(self, shape: tuple[int, ...], dtype: Any, device: int) -> cupy.ndarray:
         """Return new memory of CuPy's pool."""
+        if _current_device() == device:
+            return cupy.ndarray(shape, dtype)
         with cupy.cuda.Device(device):
-            return cupy.empty(shape, dtype)
+            return cupy.ndarray(shape, dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any, device: int) -> cupy.ndarray:
         """Return memory of CuPy's pool, set to zero on the current stream."""
@@ -66,17 +67,21 @@ class CupyDriver:
         with cupy.cuda.Device(device):
             return Usage(function.num_regs, function.local_size_bytes, function.shared_size_bytes)
 
-    def launch(
-        self,
-        function: Any,
-        blocks: int,
-        threads: tuple[int, int],
-        words: array[int],
-        device: int,
-    ) -> None:
-        """Launch on CuPy's current stream."""
-        with cupy.cuda.Device(device):
-            function((blocks,), threads, (np.frombuffer(words, _structure(len(words))),))
+    def prepare_launch(
+        self, function: Any, blocks: int, threads: tuple[int, int], device: int
+    ) -> Callable[[array[int]], None]:
+        """Return what launches on CuPy's current stream."""
+        grid = (blocks,)
+
+        def launch(words: array[int]) -> None:
+            arguments = (np.frombuffer(words, _structure(len(words))),)
+            if _current_device() == device:
+                function(grid, threads, arguments)
+                return
+            with cupy.cuda.Device(device):
+                function(grid, threads, arguments)
+
+        return launch
 
 
 @cache

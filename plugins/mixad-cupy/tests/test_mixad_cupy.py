@@ -81,6 +81,10 @@ class FakeDevice(nullcontext):
 
     compute_capability = "90"
     __hash__ = None
+    entered: ClassVar[list[int]] = []
+
+    def __enter__(self):
+        self.entered.append(self.enter_result)
 
 
 class FakeFunction:
@@ -100,16 +104,19 @@ def driver(monkeypatch):
     cupy = ModuleType("cupy")
     cupy.RawModule, cupy.ndarray = FakeModule, np.ndarray
     stream = SimpleNamespace(is_capturing=lambda: True)
-    runtime = SimpleNamespace(deviceGetAttribute=lambda number, device: 100 * device + number)
+    runtime = SimpleNamespace(
+        deviceGetAttribute=lambda number, device: 100 * device + number, getDevice=lambda: 0
+    )
     cupy.cuda = SimpleNamespace(
         Device=FakeDevice,
         runtime=runtime,
         get_current_stream=lambda: stream,
     )
-    cupy.empty, cupy.zeros = np.empty, np.zeros
+    cupy.zeros = np.zeros
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.delitem(sys.modules, "mixad_cupy.driver", raising=False)
     monkeypatch.setattr(FakeModule, "made", [])
+    monkeypatch.setattr(FakeDevice, "entered", [])
     from mixad_cupy import driver
 
     monkeypatch.setattr(driver, "machine_code", lambda text, arch: f"{text} for {arch}".encode())
@@ -118,7 +125,7 @@ def driver(monkeypatch):
 
 def test_a_launch_passes_the_words_as_one_structure(driver):
     functions = driver.compile("text", ["one", "two"], 0)
-    driver.launch(functions["two"], 5, (64, 4), array("q", [3, -1, 1 << 62]), 0)
+    driver.prepare_launch(functions["two"], 5, (64, 4), 0)(array("q", [3, -1, 1 << 62]))
     (module,) = FakeModule.made
     assert module.cubin == b"text for sm_90"
     assert not Path(module.path).exists()
@@ -127,6 +134,16 @@ def test_a_launch_passes_the_words_as_one_structure(driver):
     assert argument.shape == (1,)
     assert argument.dtype.itemsize == 24
     assert argument["word"].tolist() == [[3, -1, 1 << 62]]
+
+
+@pytest.mark.parametrize(("device", "entered"), [(0, []), (1, [1, 1])])
+def test_only_another_device_is_entered_for_memory_and_launches(driver, device, entered):
+    function = driver.compile("text", ["one"], device)["one"]
+    FakeDevice.entered.clear()
+    driver.empty((2,), np.float32, device)
+    driver.prepare_launch(function, 1, (32, 1), device)(array("q", [0]))
+    assert FakeDevice.entered == entered
+    assert len(FakeModule.made[0].launches) == 1
 
 
 def test_what_devices_have_and_kernels_use_is_asked_of_cupy(driver):
@@ -138,3 +155,8 @@ def test_what_devices_have_and_kernels_use_is_asked_of_cupy(driver):
 def test_memory_is_cupys(driver):
     assert driver.empty((2, 3), np.float16, 0).dtype == np.float16
     np.testing.assert_array_equal(driver.zeros((2, 3), np.int32, 0), np.zeros((2, 3), np.int32))
+
+
+def test_where_an_array_is_and_begins_is_asked_of_cupy(driver):
+    array = SimpleNamespace(device=SimpleNamespace(id=2), data=SimpleNamespace(ptr=4096))
+    assert (driver.device(array), driver.address(array)) == (2, 4096)

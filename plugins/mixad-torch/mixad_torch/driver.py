@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -16,8 +16,6 @@ from mixad.errors import BackendError
 
 __all__ = ["TorchDriver"]
 
-_AS_IT_IS = nullcontext()
-
 
 class TorchDriver:
     """What a `mixad.backends.cuda.CudaBackend` asks of torch and of CUDA.
@@ -25,9 +23,8 @@ class TorchDriver:
     Modules are loaded into the primary context of a device, which is torch's, and stay.
     """
 
-    def device(self, array: torch.Tensor) -> torch.device:
-        """Return the device of a tensor."""
-        return array.device
+    device = staticmethod(attrgetter("device"))
+    address = staticmethod(torch.Tensor.data_ptr)
 
     def attribute(self, number: int, device: torch.device) -> int:
         """Return what CUDA says of a device."""
@@ -40,15 +37,11 @@ class TorchDriver:
         with torch.cuda.device(device):
             return torch.cuda.is_current_stream_capturing()
 
-    def address(self, array: torch.Tensor) -> int:
-        """Return the address of the first element."""
-        return array.data_ptr()
-
     def empty(
         self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
         """Return new memory of torch's own allocator, used on the current stream."""
-        return torch.empty(shape, dtype=dtype, device=device)
+        return torch.empty(size=shape, dtype=dtype, device=device)
 
     def zeros(
         self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
@@ -60,7 +53,7 @@ class TorchDriver:
         """Compile for a device, or take what is kept on disk, and load it."""
         major, minor = torch.cuda.get_device_capability(device)
         code = machine_code(text, f"sm_{major}{minor}")
-        with _made_current(device):
+        with _entered(device):
             (module,) = _checked(driver.cuModuleLoadData(code))
             return {e: _checked(driver.cuModuleGetFunction(module, e.encode()))[0] for e in entries}
 
@@ -72,70 +65,61 @@ class TorchDriver:
             asked.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
             asked.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
         )
-        with _made_current(device):
+        with _entered(device):
             used = [int(_checked(driver.cuFuncGetAttribute(n, function))[0]) for n in names]
         return Usage(*used)
 
-    def launch(
-        self,
-        function: Any,
-        blocks: int,
-        threads: tuple[int, int],
-        words: array[int],
-        device: torch.device,
-    ) -> None:
-        """Launch on torch's current stream, which may be one that is being captured."""
-        arguments = array("q", (words.buffer_info()[0],))
-        at, x, y = arguments.buffer_info()[0], *threads
-        with _made_current(device):
-            stream = _stream(device)
-            found = driver.cuLaunchKernel(function, blocks, 1, 1, x, y, 1, 0, stream, at, 0)
-            if found[0]:
-                _checked(found)
+    def prepare_launch(
+        self, function: Any, blocks: int, threads: tuple[int, int], device: torch.device
+    ) -> Callable[[array[int]], None]:
+        """Return what launches on torch's current stream, which may be one that is captured."""
+        index, call = device.index, driver.cuLaunchKernel
+        current_device, current_stream = _current_device, _current_stream
+        x, y = threads
+
+        def launch(words: array[int]) -> None:
+            arguments = array("q", (words.buffer_info()[0],))
+            at = arguments.buffer_info()[0]
+            if current_device() == index:
+                found = call(function, blocks, 1, 1, x, y, 1, 0, current_stream(index), at, 0)
+                if not found[0]:
+                    return
+                if found[0] != _NO_CONTEXT:
+                    _checked(found)
+            with _entered(device):
+                _checked(call(function, blocks, 1, 1, x, y, 1, 0, current_stream(index), at, 0))
+
+        return launch
 
 
-_raw_stream: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-"""Tells the current stream as a number, which torch.compile's kernels ask; no public name does."""
-
-
-def _stream(device: torch.device) -> int:
+def _stream(index: int) -> int:
     """Return torch's current stream as CUDA has it."""
-    if _raw_stream is None:
-        return torch.cuda.current_stream(device).cuda_stream
-    return _raw_stream(device.index)
+    return torch.cuda.current_stream(index).cuda_stream
 
 
-def _made_current(device: torch.device) -> AbstractContextManager[Any]:
-    """Return the context in which a device is the current one; as a rule it is already."""
-    if device.index not in _HERE.devices:
-        _enter(device)
-    return _AS_IT_IS if torch.cuda.current_device() == device.index else torch.cuda.device(device)
+# What torch.compile's kernels ask; public names take several times as long.
+_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _stream)
+_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+_NO_CONTEXT = driver.CUresult.CUDA_ERROR_INVALID_CONTEXT
 
 
-class _Thread(threading.local):
-    """What this thread has entered: the devices whose contexts it has been given.
+@contextmanager
+def _entered(device: torch.device) -> Iterator[None]:
+    """Make a device the current one, and its primary context, which is torch's, this thread's.
 
     CUDA's driver begins a thread with no context, torch with device 0 and none until it has to ask
     CUDA for something: torch's own threads for backward passes are such.
     """
-
-    def __init__(self) -> None:
-        self.devices: set[int] = set()
-
-
-_HERE = _Thread()
-_CONTEXTS: dict[int, Any] = {}
-"""Primary contexts by device, each held once for the life of the process."""
-
-
-def _enter(device: torch.device) -> None:
-    """Make a device's primary context, which is torch's, the one of this thread for that device."""
     if device.index not in _CONTEXTS:
         (ordinal,) = _checked(driver.cuDeviceGet(device.index))
         (_CONTEXTS[device.index],) = _checked(driver.cuDevicePrimaryCtxRetain(ordinal))
     with torch.cuda.device(device):
         _checked(driver.cuCtxSetCurrent(_CONTEXTS[device.index]))
-    _HERE.devices.add(device.index)
+        yield
+
+
+_CONTEXTS: dict[int, Any] = {}
+"""Primary contexts by device, each held once for the life of the process."""
 
 
 def _checked(result: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -111,7 +111,7 @@ class StandIn:
         assert (one_y, one_z, z, shared, extra) == (1, 1, 1, 0, 0)
         self.streams.append(stream)
         address = ctypes.c_void_p.from_address(params).value
-        self._emulator.launch(function, blocks, (x, y), _Words(address), None)
+        self._emulator.launch(function, blocks, (x, y), None, _Words(address))
         return (OK,)
 
 

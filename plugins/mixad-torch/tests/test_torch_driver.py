@@ -35,6 +35,7 @@ extern "C" __global__ void k(const Arguments a) {}
 
 
 STREAM = 77
+WORDS = array("q", [0])
 
 
 @pytest.fixture
@@ -57,7 +58,8 @@ def cuda(monkeypatch, tmp_path):
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", current_stream, raising=False)
     entered = stand_in.entered
     monkeypatch.setattr(torch.cuda, "device", lambda d: entered.append(d) or nullcontext())
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)  # as tensors of the host say
+    current_device = lambda: None  # noqa: E731  # as tensors of the host say
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", current_device, raising=False)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: stand_in.captures)
     return stand_in
 
@@ -169,7 +171,7 @@ def test_code_is_compiled_once_for_all_processes(cuda, driver):
     device = torch.device("cuda", 0)
     for _ in range(2):  # the second one finds it on the disk
         (function,) = driver.compile(NOTHING, ["k"], device).values()
-        driver.launch(function, 1, (256, 1), array("q", [0]), device)
+        driver.prepare_launch(function, 1, (256, 1), device)(WORDS)
     assert cuda.compiled == [(NOTHING, "sm_90")]
 
 
@@ -210,9 +212,9 @@ def test_another_device_is_made_current_for_the_launch(driver, cuda, monkeypatch
     device = torch.device("cuda", 1)
     (function,) = driver.compile(NOTHING, ["k"], device).values()
     for current, entered in ((0, [device]), (1, [])):
-        monkeypatch.setattr(torch.cuda, "current_device", lambda current=current: current)
+        monkeypatch.setattr("mixad_torch.driver._current_device", lambda current=current: current)
         cuda.entered.clear()
-        driver.launch(function, 1, (256, 1), array("q", [0]), device)
+        driver.prepare_launch(function, 1, (256, 1), device)(WORDS)
         assert cuda.entered == entered
 
 
@@ -222,7 +224,7 @@ def test_a_thread_that_has_no_context_gets_that_of_the_device(driver, cuda):
     (function,) = driver.compile(NOTHING, ["k"], device).values()
 
     def first_use():
-        driver.launch(function, 1, (256, 1), array("q", [0]), device)
+        driver.prepare_launch(function, 1, (256, 1), device)(WORDS)
         return driver.usage(function, device)
 
     with ThreadPoolExecutor(1) as fresh:
@@ -234,7 +236,7 @@ def test_a_status_of_cuda_is_an_error(driver, cuda):
     device = torch.device("cuda", 0)
     (function,) = driver.compile(NOTHING, ["k"], device).values()
     with pytest.raises(BackendError, match="CUDA_ERROR_INVALID_VALUE: a stand-in's error"):
-        driver.launch(function, 0, (256, 1), array("q", [0]), device)
+        driver.prepare_launch(function, 0, (256, 1), device)(WORDS)
 
 
 PROGRAMS = {
