@@ -517,7 +517,8 @@ class BackendSpec:
 class Integration(Protocol):
     """What records calls of kernels where an array library keeps derivatives of its own.
 
-    It is asked about calls outside of mixad's transforms only, and not about NumPy's arrays.
+    It is asked about calls outside of mixad's transforms only, not about NumPy's arrays, and once
+    about tensors of one layout that nothing follows or watches (`describe_array`).
 
     Attributes
     ----------

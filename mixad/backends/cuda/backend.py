@@ -80,9 +80,9 @@ class CudaBackend:
 
     def launch(self, bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results, on the current stream."""
-        if not bound.binding.arrays:
+        if bound.first is None:
             raise BackendError(f"backend {self.name!r} is given no array: pass scalars as arrays")
-        first = arguments[bound.binding.arrays[0][0]]
+        first = arguments[bound.first]
         device = self.driver.device(first)
         run = bound.runs.get(device)
         if run is None:

@@ -43,6 +43,8 @@ class CudaBound:
         Its shapes and strides.
     binding : Binding
         The block of words.
+    first : int or None
+        The first param that is an array, which tells the device.
     widest : int
         Neighbours of a row that extents and types let a thread have.
     wide : bool
@@ -60,6 +62,7 @@ class CudaBound:
     kernel: CudaKernel
     launch: Launch
     binding: Binding
+    first: int | None
     widest: int
     wide: bool
     packed: tuple[tuple[int, int], ...]
@@ -98,6 +101,7 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
         kernel=kernel,
         launch=launch,
         binding=binding,
+        first=binding.arrays[0][0] if binding.arrays else None,
         widest=widest,
         wide=_is_wide(launch, binding),
         packed=tuple(

@@ -49,6 +49,8 @@ class StandIn:
     ----------
     compiled : list of (str, str)
         The texts that went through the compiler, and for which architecture.
+    stream : int
+        The current one.
     streams : list of int
         The stream of each launch.
     entered : list
@@ -59,6 +61,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.compiled: list[tuple[str, str]] = []
+        self.stream = 77
         self.streams: list[int] = []
         self.captures = False
         self.entered: list[Any] = []

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from mixad_torch.autograd import KERNEL, TorchIntegration  # noqa: E402
@@ -700,6 +702,66 @@ def test_the_entry_point_loads_the_integration_when_torch_is_there(tmp_path, ord
     places = [tmp_path, Path(__file__).parent.parent, Path(mixad.__file__).parent.parent]
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
     subprocess.run([sys.executable, str(source)], check=True, env=path)
+
+
+@pytest.fixture
+def prepared():
+    """Return tensors that calls of ``cell`` are prepared for."""
+    w, x = torch.linspace(0.5, 2.0, 4), torch.linspace(-1.0, 1.0, 4)
+    for _ in range(3):
+        cell(w, x, 1.5)
+    return w, x
+
+
+def test_what_follows_or_watches_a_prepared_call_sees_it(prepared):
+    w, x = prepared
+    want, seen = cell(w, x, 1.5), []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        torch.testing.assert_close(cell(w, x, 1.5), want, rtol=0, atol=0)
+    assert torch.ops.mixad.kernel.default in seen
+    torch.testing.assert_close(
+        torch.func.grad(lambda w: cell(w, x, 1.5).sum())(w), grad_of(w, x), rtol=0, atol=0
+    )
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(TracerError, match="forward mode"):
+        cell(torch.autograd.forward_ad.make_dual(w, x), x, 1.5)
+    w.requires_grad_()
+    with torch.no_grad():
+        assert not cell(w, x, 1.5).requires_grad
+    assert cell(w, x, 1.5).requires_grad
+    assert cell(w.detach(), torch.nn.Parameter(x), 1.5).requires_grad
+
+
+def grad_of(w, x):
+    w = w.detach().clone().requires_grad_()
+    cell(w, x, 1.5).sum().backward()
+    return w.grad
+
+
+def test_what_a_tensor_of_a_transform_leaves_behind_is_refused(prepared):
+    w, x = prepared
+    left = []
+    torch.func.grad(lambda w: (left.append(w), w.sum())[1])(w)
+    with pytest.raises(TracerError, match=r"torch\.func"):
+        mixad.grad(lambda x: cell(left[0], x, 1.5).sum())(x)
+
+
+def test_views_of_negated_memory_are_read_as_they_are(prepared):
+    w, x = prepared
+    negated = torch.complex(w, -w).conj().imag  # a view, of which memory holds the negative
+    assert negated.is_neg()
+    torch.testing.assert_close(cell(negated, x, 1.5), cell(w, x, 1.5), rtol=0, atol=0)
+
+
+def test_meta_tensors_are_served_time_and_again():
+    w = torch.empty(6, 1, device="meta")
+    for _ in range(3):
+        assert cell(w, w, 1.5).is_meta
 
 
 def test_numpy_arrays_are_not_asked_about(monkeypatch):

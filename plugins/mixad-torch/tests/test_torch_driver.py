@@ -34,7 +34,6 @@ extern "C" __global__ void k(const Arguments a) {}
 """
 
 
-STREAM = 77
 WORDS = array("q", [0])
 
 
@@ -54,7 +53,7 @@ def cuda(monkeypatch, tmp_path):
     monkeypatch.setattr(nvrtc, "_architectures", lambda: [80, 90])
     monkeypatch.delitem(sys.modules, "mixad_torch.driver", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    current_stream = lambda index: STREAM  # noqa: E731
+    current_stream = lambda index: stand_in.stream  # noqa: E731
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", current_stream, raising=False)
     entered = stand_in.entered
     monkeypatch.setattr(torch.cuda, "device", lambda d: entered.append(d) or nullcontext())
@@ -118,7 +117,7 @@ def test_gradients_of_tensors(backend, cuda):
     torch.where(x_ > 0, w_ * x_ * x_, w_ * x_).sum().backward()
     torch.testing.assert_close(gw, w_.grad)
     torch.testing.assert_close(gx, x_.grad)
-    assert set(cuda.streams) == {STREAM}
+    assert set(cuda.streams) == {cuda.stream}
     assert {architecture for _, architecture in cuda.compiled} == {"sm_90"}
 
 
@@ -218,8 +217,19 @@ def test_another_device_is_made_current_for_the_launch(driver, cuda, monkeypatch
         assert cuda.entered == entered
 
 
-def test_a_thread_that_has_no_context_gets_that_of_the_device(driver, cuda):
+def test_the_stream_is_asked_for_at_every_launch(driver, cuda):
+    device = torch.device("cuda", 0)
+    (function,) = driver.compile(NOTHING, ["k"], device).values()
+    launch = driver.prepare_launch(function, 1, (256, 1), device)
+    for cuda.stream in (0, 5, 6):
+        launch(WORDS)
+    assert cuda.streams == [0, 5, 6]
+
+
+@pytest.mark.parametrize("current", [0, 1])
+def test_a_thread_that_has_no_context_gets_that_of_the_device(driver, cuda, monkeypatch, current):
     """Torch runs backward passes in threads of its own, which may have asked nothing of CUDA."""
+    monkeypatch.setattr("mixad_torch.driver._current_device", lambda: current)
     device = torch.device("cuda", 0)
     (function,) = driver.compile(NOTHING, ["k"], device).values()
 
@@ -232,7 +242,9 @@ def test_a_thread_that_has_no_context_gets_that_of_the_device(driver, cuda):
         assert fresh.submit(driver.compile, NOTHING, ["k"], device).result().keys() == {"k"}
 
 
-def test_a_status_of_cuda_is_an_error(driver, cuda):
+@pytest.mark.parametrize("current", [0, 1])
+def test_a_status_of_cuda_is_an_error(driver, cuda, monkeypatch, current):
+    monkeypatch.setattr("mixad_torch.driver._current_device", lambda: current)
     device = torch.device("cuda", 0)
     (function,) = driver.compile(NOTHING, ["k"], device).values()
     with pytest.raises(BackendError, match="CUDA_ERROR_INVALID_VALUE: a stand-in's error"):
