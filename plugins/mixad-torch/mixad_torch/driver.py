@@ -23,6 +23,7 @@ class TorchDriver:
     Modules are loaded into the primary context of a device, which is torch's, and stay.
     """
 
+    # What no Python function is called for: these are asked for each array of a launch.
     device = staticmethod(attrgetter("device"))
     address = staticmethod(torch.Tensor.data_ptr)
 
