@@ -92,6 +92,7 @@ def test_a_gradient_is_captured_in_a_graph_and_replayed_on_other_values(torch, s
     torch.testing.assert_close(gradient(x), captured)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_a_known_gradient_waits_for_nothing(torch):
     x = torch.randn(1000, device="cuda")
     gradient = mixad.grad(lambda x: xp.sum(xp.sin(x) * x))

@@ -108,6 +108,7 @@ def _in_torchs_autograd(torch):
     integrations.LOADED.remove(made)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method")
 @pytest.mark.usefixtures("_in_torchs_autograd")
 def test_gradients_flow_through_torchs_autograd_and_compiler(torch):
     leaves = [torch.randn(40, 64, device="cuda", requires_grad=True) for _ in range(2)]
