@@ -213,13 +213,13 @@ class Kernel:
                 return self.prepared(arguments, backend)
         try:
             key = self._key(arguments, backend)
+            found = _LAUNCHES.get(key)
+            if found is None:
+                found = self._prepare(arguments, backend)
+                _LAUNCHES.keep(key, 1, found)
         except (KernelTypeError, TracerError):
             check_arguments(self.passes[0], arguments)
             raise
-        found = _LAUNCHES.get(key)
-        if found is None:
-            found = self._prepare(arguments, backend)
-            _LAUNCHES.keep(key, 1, found)
         return found
 
     def in_boxes(self, arguments: Sequence[Any], shifts: Sequence[Shifts | None]) -> InBoxes | None:
