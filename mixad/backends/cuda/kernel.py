@@ -59,14 +59,14 @@ class CudaKernel:
         if key not in self._chosen:
             with self._lock:
                 used = partial(self._usages_of, wide, device)
-                self._chosen[key] = chosen(described, widest, self._element_bytes, used)
+                self._chosen[key] = chosen(described, widest, self._loaded_bytes, used)
         return self._chosen[key]
 
     def _usages_of(self, wide: bool, device: Hashable, shape: BlockShape) -> list[Usage]:
         return self.usages(Dialect(shape.vector, shape.threads, wide=wide), device)
 
     @property
-    def _element_bytes(self) -> int:
-        """Bytes that are loaded for one element, of what moves along the row."""
+    def _loaded_bytes(self) -> list[int]:
+        """Bytes of each value that is loaded for an element, of what moves along the row."""
         operands = (self.spec.operands[k] for k in self.spec.moving)
-        return sum(o.type.itemsize for o in operands if isinstance(o, Operand))
+        return [o.type.itemsize for o in operands if isinstance(o, Operand)]
