@@ -244,18 +244,8 @@ def device_functions(launches: Sequence[Launch]) -> list[DeviceFunction]:
 
 
 def _functions(launch: Launch) -> Sequence[DeviceFunction]:
-    kernel, (like, *_) = _stored_apart(launch.kernel), launch.results
+    kernel, (like, *_) = launch.kernel, launch.results
     return offline.device_functions(kernel.passes, kernel.unfolded(launch.arguments), like)
-
-
-def _stored_apart(kernel: Kernel) -> Kernel:
-    """Return a kernel with an array for each result, which is what CUDA's kernels store."""
-    apart = [
-        replace(request, pass_index=at, result=result, beside=())
-        for request in kernel.requests
-        for at, result in request.side_by_side or ((request.pass_index, request.result),)
-    ]
-    return Kernel(kernel.passes, tuple(apart))
 
 
 def call_figures(case: Case) -> dict[str, int]:
