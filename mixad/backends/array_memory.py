@@ -41,14 +41,15 @@ class ArrayMemory:
     address : callable
         Where an array begins; None where only `view` tells.
     elements : callable
-        A NumPy array of the elements of an array, wherever that is.
-    have_same_bytes : callable
-        Whether two arrays of one type and shape do, told where they are; None: by `elements`.
-    part : callable or None
+        A NumPy array of the elements of an array, copied from its device if need be.
+    have_same_bytes : callable or None
+        Whether two arrays of one type and shape have the same bytes, compared on their device; None
+        where `elements` are compared.
+    strided_view : callable or None
         ``(array, dtype, shape, strides, first)``: a view of other shape and strides that begins so
-        many bytes after an array; None where there are no such.
-    is_captured : callable
-        Whether what is asked of a device now is recorded for a graph.
+        many bytes after an array; None where the library makes no such views.
+    is_capturing : callable
+        Whether a graph is captured on the current stream.
     """
 
     strides: Callable[[Array], tuple[int, ...]]
@@ -58,8 +59,8 @@ class ArrayMemory:
     address: Callable[[Array], int | None] = lambda a: None
     elements: Callable[[Array], NumpyArray] = np.from_dlpack
     have_same_bytes: Callable[[Array, Array], bool] | None = None
-    part: Callable[..., Array] | None = None
-    is_captured: Callable[[], bool] = lambda: False
+    strided_view: Callable[..., Array] | None = None
+    is_capturing: Callable[[], bool] = lambda: False
 
 
 def packed_strides(array: Array) -> tuple[int, ...]:
@@ -97,7 +98,7 @@ def _as_jax(xp: Any, result: NumpyArray, like: Array) -> Array:
 
 
 def _address_of_numpys(array: Array) -> int | None:
-    """Return where an array begins; a NumPy scalar has its memory for the moment only."""
+    """Return where an array begins; None of a NumPy scalar, whose memory is a copy."""
     is_array = type(array) is np.ndarray
     return int(array.__array_interface__["data"][0]) if is_array else None
 
@@ -114,10 +115,10 @@ def _have_cupys_same_bytes(a: Array, b: Array) -> bool:
     return bool((one == other).all())
 
 
-def _part_of_tensor(
+def _strided_view_of_tensor(
     array: Array, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], first: int
 ) -> Array:
-    """Return a view of a tensor, which has the same type: torch counts elements, not bytes."""
+    """Return a view of a tensor, of its own type: torch counts elements, not bytes."""
     size, start = array.element_size(), array.storage_offset()
     return array.as_strided(shape, [step // size for step in strides], start + first // size)
 
@@ -136,7 +137,9 @@ MEMORY = {
         lambda xp, result, like: result,
         address=_address_of_numpys,
         elements=np.asarray,
-        part=lambda a, dtype, shape, strides, first: np.ndarray(shape, dtype, a, first, strides),
+        strided_view=lambda a, dtype, shape, strides, first: np.ndarray(
+            shape, dtype, a, first, strides
+        ),
     ),
     "cupy": ArrayMemory(
         lambda a: a.strides,
@@ -145,19 +148,21 @@ MEMORY = {
         address=lambda a: int(a.data.ptr),
         elements=lambda a: a.get(),
         have_same_bytes=_have_cupys_same_bytes,
-        part=lambda a, dtype, shape, strides, first: type(a)(shape, dtype, a.data + first, strides),
-        is_captured=lambda: sys.modules["cupy"].cuda.get_current_stream().is_capturing(),
+        strided_view=lambda a, dtype, shape, strides, first: type(a)(
+            shape, dtype, a.data + first, strides
+        ),
+        is_capturing=lambda: sys.modules["cupy"].cuda.get_current_stream().is_capturing(),
     ),
     "torch": ArrayMemory(
         lambda a: tuple(s * a.element_size() for s in a.resolve_neg().stride()),
         lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=a._is_zerotensor()),
         lambda xp, result, like: xp.from_numpy(result),
-        lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
-        lambda a: None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr(),
-        lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=True),
-        _have_tensors_same_bytes,
-        _part_of_tensor,
-        lambda: (
+        bits=lambda a: a.detach().resolve_neg().view(sys.modules["torch"].int16),
+        address=lambda a: None if a.is_neg() or a.is_conj() or a._is_zerotensor() else a.data_ptr(),
+        elements=lambda a: a.detach().resolve_conj().resolve_neg().numpy(force=True),
+        have_same_bytes=_have_tensors_same_bytes,
+        strided_view=_strided_view_of_tensor,
+        is_capturing=lambda: (
             (cuda := sys.modules["torch"].cuda).is_initialized()
             and cuda.is_current_stream_capturing()
         ),

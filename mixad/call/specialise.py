@@ -111,7 +111,7 @@ def _kind(value: Any) -> object:
 
 
 def _describe_other(value: Any) -> Hashable:
-    """Return what of an argument decides the program and its launch, if it is no plain array.
+    """Return what of an argument that is no array decides the program and its launch.
 
     None where more is asked.
     """
@@ -161,7 +161,7 @@ class PreparedCall:
         What is recorded of the call in a strand.
     run : callable or None
         What runs the program on all its values where nothing else is to be done: no derivative, no
-        number or array to convert, nothing that follows one: see `describe_array`.
+        number or array to convert, no library that follows or watches it (`describe_array`).
     finish : callable or None
         What makes of the outputs what the function returns, where that is not they.
     """

@@ -23,7 +23,7 @@ from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import ConstantNode, InputNode, Rule, RuleNode
 from mixad.tape.operations import Called, results_of
-from mixad.tape.registers import Part, as_register, may_share_memory, part_in
+from mixad.tape.registers import StridedView, as_register, may_share_memory, strided_view_in
 from mixad.tape.tracer import Origin, Tracer
 from mixad.tape.values_rule import ValuesNode, ValuesRule
 
@@ -88,7 +88,7 @@ class Viewed(NamedTuple):
     """A view of an array that came in."""
 
     whole: Register
-    part: Part
+    strided: StridedView
     result: Register
 
     @property
@@ -491,11 +491,11 @@ class Journal:
         if is_made or len(sharing) != 1:
             return None
         slot, whole = sharing[0]
-        part = part_in(view, whole)
-        if part is None:
+        strided = strided_view_in(view, whole)
+        if strided is None:
             return None
         self._known[id(array)] = array, self._new()
-        self.entries.append(Viewed(slot, part, -self.count))
+        self.entries.append(Viewed(slot, strided, -self.count))
         return -self.count
 
     def source(self, node: KernelNode, index: int) -> Register:

@@ -17,7 +17,7 @@ from mixad.tape.gradient_plan import in_shape
 from mixad.tape.journal import Pulled, PulledValues, Stores
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.node import added
-from mixad.tape.registers import Part, as_register, of_register
+from mixad.tape.registers import StridedView, as_register, of_register
 from mixad.tape.rolls import rolled
 
 __all__ = ["Arguments", "Arithmetic", "Fixed", "Maker", "Pull", "Registers", "Run", "Step",
@@ -61,7 +61,7 @@ def launch(run: Run, reads: Sequence[int], writes: Sequence[int], registers: Reg
 
 
 def run_prepared(kernel: Kernel, run: Run, arguments: Sequence[Any]) -> Sequence[Any]:
-    """Launch a kernel of a plugin's; if that fails, the kernel asks another backend."""
+    """Launch a plugin's kernel; if that fails, let the kernel ask another backend."""
     try:
         return run(arguments)
     except BackendError:
@@ -79,9 +79,9 @@ def roll(source: int, shifts: Shifts, result: int, registers: Registers) -> None
 
 
 def add_into(own: int, other: int, registers: Registers) -> None:
-    """Add to an array that nothing else holds."""
+    """Add to an array of NumPy that nothing else holds (`takes`)."""
     array = registers[own]
-    array += registers[other]
+    np.add(array, registers[other], array)
 
 
 def add_new(first: int, second: int, found: int, registers: Registers) -> None:
@@ -89,9 +89,9 @@ def add_new(first: int, second: int, found: int, registers: Registers) -> None:
     registers[found] = added(registers[first], registers[second])
 
 
-def view(part: Part, whole: int, result: int, registers: Registers) -> None:
+def view(strided: StridedView, whole: int, result: int, registers: Registers) -> None:
     """Take a view of an array that came in."""
-    registers[result] = part.of(registers[whole])
+    registers[result] = strided.of(registers[whole])
 
 
 def evaluate(

@@ -1,5 +1,5 @@
-"""What registers of plans hold: NumPy's arrays over the memory of what came in, where that is this
-machine's; else the library's own arrays."""
+"""What registers of plans hold: of torch's tensors on the CPU NumPy's arrays over their memory; all
+other arrays as they are."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from mixad.tape.held import Held
 if TYPE_CHECKING:
     from mixad.tape.cell import Kind
 
-__all__ = ["Part", "array_like", "as_register", "bits_of", "came_in", "filled", "have_same_bits",
-           "may_share_memory", "of_register", "own_array", "part_in"]  # fmt: skip
+__all__ = ["StridedView", "array_like", "as_register", "bits_of", "came_in", "filled",
+           "have_same_bits", "may_share_memory", "of_register", "own_array",
+           "strided_view_in"]  # fmt: skip
 
 
 def as_register(array: Any) -> Any:
-    """Return what a register holds of an array or a number: of a tensor here NumPy's array."""
+    """Return what a register holds in place of an array or a number."""
     if type(array) is np.ndarray or not getattr(array, "is_cpu", False):
         return array
     return array.numpy()
 
 
 def of_register(library: Library, array: Any) -> Any:
-    """Return a library's array of what is in a register, which may be a number of NumPy."""
+    """Return a library's array of what a register holds, which may be a NumPy scalar."""
     if library is NUMPY or not isinstance(array, (np.ndarray, np.generic)):
         return array
     return library.memory.wrapped(library.xp, as_array(array), None)
@@ -49,22 +50,22 @@ def array_like(shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
 
 
 def filled(number: float, shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
-    """Return an array of one number, made where it is to be."""
+    """Return an array of one number, made on its device."""
     library = kind.library
     dtype = library.dtype_of(kind.type)
     return library.xp.full(shape, number, dtype=dtype, device=device)
 
 
 def own_array(array: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array in a larger shape, in memory of its own."""
+    """Return a copy of an array or a NumPy scalar, broadcast to a shape."""
     if isinstance(array, (np.ndarray, np.generic)):
         return np.array(np.broadcast_to(array, shape))
     xp = library_of(array).xp
     return xp.asarray(xp.broadcast_to(array, shape), copy=True)
 
 
-class Part(NamedTuple):
-    """A view of an array: where it begins after that, and its strides, in bytes."""
+class StridedView(NamedTuple):
+    """A view of an array: its strides, and how far from the array it begins, in bytes."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -73,23 +74,24 @@ class Part(NamedTuple):
 
     def of(self, array: Any) -> Any:
         """Return that view of an array."""
-        part = library_of(array).memory.part
-        assert part is not None, "or there would be no such view"
-        return part(array, *self)
+        strided_view = library_of(array).memory.strided_view
+        assert strided_view is not None, "or there would be no such view"
+        return strided_view(array, *self)
 
 
-def part_in(view: Any, whole: Any) -> Part | None:
-    """Return which part of an array a view is; None unless all of its memory is the array's, which
-    has no gaps."""
+def strided_view_in(view: Any, whole: Any) -> StridedView | None:
+    """Return where in an array a view lies; None unless all of its memory is the array's, which has
+    no gaps."""
     bounds, around = _bounds(view), _bounds(whole)
     if bounds is None or around is None or not (around[0] <= bounds[0] < bounds[1] <= around[1]):
         return None
     library = library_of(whole)
-    has_part = library.memory.part is not None and strides_of(whole) == packed_strides(whole)
-    if not has_part or (library.name == "torch" and view.dtype != whole.dtype):
+    has_views = library.memory.strided_view is not None
+    is_packed = strides_of(whole) == packed_strides(whole)
+    if not (has_views and is_packed) or (library.name == "torch" and view.dtype != whole.dtype):
         return None
     first = cast("int", library.memory.address(view)) - around[0]
-    return Part(view.dtype, tuple(view.shape), strides_of(view), first)
+    return StridedView(view.dtype, tuple(view.shape), strides_of(view), first)
 
 
 def may_share_memory(a: Any, b: Any) -> bool:

@@ -71,7 +71,7 @@ def one_of(kind: Kind, device: Any) -> Any:
     found = _ONES.get(key)
     if found is None:
         found = as_register(filled(1.0, (), kind, device))
-        if not kind.library.memory.is_captured():  # memory of a graph is another's after it
+        if not kind.library.memory.is_capturing():  # memory of a graph is another's after it
             _ONES[key] = found
     return found
 
@@ -88,8 +88,10 @@ arrays are launched one by one, in whichever call, so that results depend on the
 
 
 def _copied(array: Any) -> Any:
-    """Return a copy of an array with its strides, which plans are made for; None if that is large
-    or has others."""
+    """Return a copy of an array with the same strides, which plans are made for.
+
+    None if the copy would be large, or the library gives it other strides.
+    """
     if type(array) is not np.ndarray:
         if not library_of(array).is_mutable:
             return array
@@ -417,7 +419,7 @@ class Run:
         segment = self._strand.segment(number)
         came = self.values[segment.start : segment.stop]
         known, self.has_failed = segment.state.plans.get(key), False
-        if self._strand.library.memory.is_captured():  # no element can be looked at
+        if self._strand.library.memory.is_capturing():  # no element can be looked at
             return
         if known is None and segment.state.come() < self._least_calls(number, came):
             return

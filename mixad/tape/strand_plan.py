@@ -458,7 +458,7 @@ class _Planner:
         self._arrays((entry.whole,))
         whole, result = self._places((entry.whole, entry.result))
         self._touch(result)
-        self._step(partial(steps.view, entry.part, whole, result))
+        self._step(partial(steps.view, entry.strided, whole, result))
 
     def evaluated(self, entry: Evaluated) -> None:
         """Apply a rule."""

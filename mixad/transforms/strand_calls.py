@@ -305,7 +305,7 @@ def _gradient(cotangent: tuple[Any, bool] | None, state: State, device: Any) -> 
         found = as_register(filled(0.0, state.shape, state.kind, device))
     else:
         found, is_own = cotangent
-        is_number = isinstance(found, (np.generic, float))
+        is_number = isinstance(found, np.generic)
         if is_number or not (is_own and tuple(found.shape) == state.shape):
             found = own_array(found, state.shape)
     return as_input(found, state) if state.is_number else found

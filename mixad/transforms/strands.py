@@ -105,5 +105,5 @@ _DTYPES = {"float64", "float32", "complex128", "complex64"}
 
 
 def _name_of(dtype: Any) -> str:
-    """Return what a dtype is called, in whichever library, if it has the order of this machine."""
+    """Return the name of a dtype of any library; another byte order has a name of its own."""
     return str(dtype).rpartition(".")[2]

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from mixad.backends.arrays import Array, Library, library_of
-from mixad.backends.cuda.bound import CudaBound, Run, bound_to, threads_of
+from mixad.backends.cuda.bound import CudaBound, DeviceRun, bound_to, threads_of
 from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function, PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
@@ -89,13 +89,13 @@ class CudaBackend:
             run = bound.runs[device] = self._prepare(bound, library_of(first), device)
         return run(bound, arguments)
 
-    def _prepare(self, bound: CudaBound, library: Library, device: Hashable) -> Run:
+    def _prepare(self, bound: CudaBound, library: Library, device: Hashable) -> DeviceRun:
         """Return what runs a kernel on a device; each call fills a block of words of its own."""
         binding, address = bound.binding, self.driver.address
         block, arrays, uniforms = binding.words, binding.arrays, binding.uniforms
         is_empty, is_finished = not binding.tiles, binding.is_finished
         indexes, outputs = any(bound.launch.indexed), self._outputs(binding, library, device)
-        packed, start = bound.packed, 0 if bound.rows_aligned else 1
+        packed, rows_misaligned = bound.packed, 0 if bound.rows_aligned else 1
         launches = bound.launches.setdefault(device, {})
 
         def run(bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -110,10 +110,11 @@ class CudaBackend:
                 results.append(memory)
             if is_empty:
                 return self._finished(binding, results, library, device)
-            beside = start
+            misaligned = rows_misaligned
             for at, mask in packed:
-                beside |= words[at] & mask
-            prepared = launches.get(not beside) or self.prepared(bound, device, not beside)
+                misaligned |= words[at] & mask
+            is_aligned = not misaligned
+            prepared = launches.get(is_aligned) or self.compile_launches(bound, device, is_aligned)
             if indexes:
                 self._launch_indexed(prepared, words, library, device)
             else:
@@ -138,7 +139,7 @@ class CudaBackend:
             outputs.append((memory, o.position, o.first * o.type.itemsize))
         return outputs
 
-    def prepared(
+    def compile_launches(
         self, bound: CudaBound, device: Hashable, is_aligned: bool
     ) -> tuple[PreparedLaunch, ...]:
         """Return what launches each pass on a device, compiled when it is first asked for."""

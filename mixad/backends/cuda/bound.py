@@ -15,7 +15,7 @@ from mixad.kernel.binding import Binding, bind
 from mixad.kernel.spec import Launch, Operand
 from mixad.kernel.tiling import BLOCK
 
-__all__ = ["CudaBound", "Run", "bound_to", "threads_of"]
+__all__ = ["CudaBound", "DeviceRun", "bound_to", "threads_of"]
 
 _WIDEST = 16
 """Bytes that a thread loads or stores at once, at most."""
@@ -27,8 +27,8 @@ _WIDE = 1 << 31
 """So many elements of a row, rows or tiles are counted in 64 bits."""
 
 
-Run: TypeAlias = Callable[["CudaBound", Sequence[Any]], tuple[Any, ...]]
-"""Runs a kernel on arguments on one device; it does not hold what holds it."""
+DeviceRun: TypeAlias = Callable[["CudaBound", Sequence[Any]], tuple[Any, ...]]
+"""Runs a kernel on arguments on one device.  The kernel holds it and is handed in: no cycle."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,14 @@ class CudaBound:
     wide : bool
         Whether elements of a row, rows and tiles are counted in 64 bits.
     packed : tuple of (int, int)
-        Of what is loaded in packs, the position of the address, and the bytes of a pack less one.
+        Of what is loaded in packs, the word of its address, and the bytes of a pack less one, which
+        is a mask.
     rows_aligned : bool
         Whether all rows of an array begin on a pack if the first one does.
     launches : dict
         What launches each pass, by device and by whether packs are aligned.
     runs : dict
-        What runs it, by device.
+        What runs the kernel, by device.
     """
 
     kernel: CudaKernel
@@ -70,7 +71,7 @@ class CudaBound:
     launches: dict[Hashable, dict[bool, tuple[PreparedLaunch, ...]]] = field(
         default_factory=dict, compare=False
     )
-    runs: dict[Hashable, Run] = field(default_factory=dict, compare=False)
+    runs: dict[Hashable, DeviceRun] = field(default_factory=dict, compare=False)
 
     def moved(self, launch: Launch) -> CudaBound:
         """Return the kernel bound to a launch that writes the same parts elsewhere."""

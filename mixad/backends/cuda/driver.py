@@ -112,6 +112,6 @@ class Driver(Protocol):
         Returns
         -------
         callable
-            Takes the kernel's only argument, a structure of so many words.
+            Takes the words of the structure that is the kernel's only argument.
         """
         ...

@@ -2,7 +2,7 @@
 
 A thread has the results of an element, which are neighbours in memory.  Were it to store one after
 another, the threads of a warp would write far apart at a time, each into a sector of its own.  So
-the warp puts them down in shared memory, and stores them in the order of addresses.  Long runs of
+the warp puts them down in shared memory, and stores them in the order of addresses.  Long spans of
 neighbours are cut, so that this takes a bounded part of shared memory however many results there
 are; the cache puts sectors at the cuts together before it writes them back.
 """
@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from mixad.kernel.spec import KernelSpec, Output
 
-__all__ = ["Run", "is_stored_at_once", "runs_of", "store_together"]
+__all__ = ["Span", "is_stored_at_once", "spans_of", "store_together"]
 
 _MAX_BYTES = 128
-"""Of a thread's neighbours in memory that are stored at a time."""
+"""So many bytes of a thread are stored at a time, at most."""
 
 _WARP = 32
 
 
-class Run(NamedTuple):
+class Span(NamedTuple):
     """Neighbours in memory among the results of an element.
 
     Attributes
@@ -39,21 +39,21 @@ class Run(NamedTuple):
 
 
 def is_stored_at_once(output: Output, number: int, vector: int) -> bool:
-    """Whether a pass stores the results of all elements of a thread at a time, as one run."""
+    """Whether a pass stores the results of all elements of a thread at a time, as one span."""
     size = vector * len(output.sources) * output.type.itemsize
     return size <= _MAX_BYTES and all(at == number for at, _ in output.sources)
 
 
-def runs_of(output: Output, number: int) -> list[Run]:
-    """Return what a pass stores of an element, in runs that are stored at a time."""
+def spans_of(output: Output, number: int) -> list[Span]:
+    """Return what a pass stores of an element, in spans that are stored at a time."""
     own = {place: result for place, (at, result) in enumerate(output.sources) if at == number}
-    most, runs = _MAX_BYTES // output.type.itemsize, []
+    most, spans = _MAX_BYTES // output.type.itemsize, []
     for begin in (place for place in own if place - 1 not in own):
         end = next(place for place in count(begin) if place not in own)
         pieces = -(-(end - begin) // most)
         cuts = [begin + (end - begin) * k // pieces for k in range(pieces + 1)]
-        runs += [Run(a, tuple(own[p] for p in range(a, b))) for a, b in pairwise(cuts)]
-    return runs
+        spans += [Span(a, tuple(own[p] for p in range(a, b))) for a, b in pairwise(cuts)]
+    return spans
 
 
 def store_together(spec: KernelSpec, vector: int, threads: int) -> str:
@@ -100,4 +100,4 @@ def _stored_at_a_time(output: Output, vector: int) -> Iterator[int]:
         if is_stored_at_once(output, number, vector):
             yield vector * len(output.sources)
         else:
-            yield from (len(run.results) for run in runs_of(output, number))
+            yield from (len(span.results) for span in spans_of(output, number))

@@ -17,7 +17,7 @@ from functools import partial
 
 from mixad.emit.cuda.body import Array, Body
 from mixad.emit.cuda.instructions import PRELUDE, native
-from mixad.emit.cuda.interleave import is_stored_at_once, runs_of, store_together
+from mixad.emit.cuda.interleave import is_stored_at_once, spans_of, store_together
 from mixad.emit.cuda.narrow import from_memory, to_memory
 from mixad.emit.cuda.sums import THREADS, accumulator, block_sums
 from mixad.emit.cuda.text import Text, c_type
@@ -324,15 +324,15 @@ class _Pass:
         with self.each_lane():
             self.text.add(f"(({c_type(type)} *)in_memory({place}))[lane] = {pack}.item[lane];")
 
-    def stored_by_runs(self, k: int, results: Sequence[str], column: str) -> None:
+    def stored_by_spans(self, k: int, results: Sequence[str], column: str) -> None:
         """Emit the stores of the results of one element that are side by side."""
         output, size = self.outputs[k], self.outputs[k].type.itemsize
         element = self.place(k, f"{column} + lane")
-        for run in runs_of(output, self.pass_index):
+        for span in spans_of(output, self.pass_index):
             own = self.text.name("p")
-            values = ", ".join(to_memory(results[at], output.type) for at in run.results)
+            values = ", ".join(to_memory(results[at], output.type) for at in span.results)
             self.text.add(f"const {c_type(output.type)} {own}[] = {{{values}}};")
-            self.text.add(f"store_together({own}, {element} + {run.first * size}, {self.mask});")
+            self.text.add(f"store_together({own}, {element} + {span.first * size}, {self.mask});")
 
     def packed(self, type: ScalarType, place: str) -> str:
         """Load a pack, as a whole where it is aligned; return its name."""
@@ -386,7 +386,7 @@ class _Pass:
                     item = packs[k] + (own if output.beside else ".item[lane]")
                     self.text.add(f"{item} = {to_memory(results[at], output.type)};")
             elif self.combines[k] == "store":
-                self.stored_by_runs(k, results, column)
+                self.stored_by_spans(k, results, column)
             else:
                 index = "[group][lane]" if self.combines[k] == "columns" else ""
                 self.text.add(f"{self.sums[k]}{index} += {results[output.source[1]]};")

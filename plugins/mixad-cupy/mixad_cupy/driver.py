@@ -19,13 +19,13 @@ from mixad.backends.object_cache import digest
 __all__ = ["CupyDriver"]
 
 _current_device = cupy.cuda.runtime.getDevice
-"""Tells the current device: to enter the one that is current takes several times as long."""
+"""Returns the current device, in a fraction of the time that entering it takes."""
 
 
 class CupyDriver:
     """What a `mixad.backends.cuda.CudaBackend` asks of CuPy; a device is its number."""
 
-    # What no Python function is called for: these are asked for each array of a launch.
+    # These are called for each array of a launch, so they are functions in C.
     device = staticmethod(attrgetter("device.id"))
     address = staticmethod(attrgetter("data.ptr"))
 
@@ -89,6 +89,6 @@ class CupyDriver:
 def _structure(words: int) -> np.dtype[Any]:
     """Return the type of so many words, which CuPy passes by value.
 
-    It has no fields: where an array of a type with fields begins, NumPy tells in twice the time.
+    It has no fields: NumPy takes twice as long to tell where an array with fields begins.
     """
     return np.dtype((np.void, 8 * words))

@@ -23,7 +23,7 @@ class TorchDriver:
     Modules are loaded into the primary context of a device, which is torch's, and stay.
     """
 
-    # What no Python function is called for: these are asked for each array of a launch.
+    # These are called for each array of a launch, so they are functions in C.
     device = staticmethod(attrgetter("device"))
     address = staticmethod(torch.Tensor.data_ptr)
 
@@ -98,7 +98,7 @@ def _stream(index: int) -> int:
     return torch.cuda.current_stream(index).cuda_stream
 
 
-# What torch.compile's kernels ask; public names take several times as long.
+# Kernels of torch.compile call these; public names take several times as long.
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _stream)
 _current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 _NO_CONTEXT = driver.CUresult.CUDA_ERROR_INVALID_CONTEXT
