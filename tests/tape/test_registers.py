@@ -1,0 +1,86 @@
+"""What registers hold: views of arrays of any library, and which arrays may share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import mixad
+from mixad.tape.plan import Plan
+from mixad.tape.registers import have_same_bits, may_share_memory, strided_view_in
+
+xp = mixad.namespace_of(np)
+WHOLE = np.arange(24.0).reshape(4, 6)
+
+
+@pytest.mark.parametrize("key", [np.s_[1:], np.s_[::2, ::-1], np.s_[:, 2:3]], ids=str)
+def test_a_view_is_found_again_in_another_array_of_the_layout(key: Any) -> None:
+    strided = strided_view_in(WHOLE[key], WHOLE)
+    assert strided is not None
+    other = WHOLE + 100.0
+    np.testing.assert_array_equal(strided.of(other), other[key])
+    assert np.shares_memory(strided.of(other), other)
+
+
+def test_views_beyond_an_array_or_in_one_with_gaps_are_none() -> None:
+    assert strided_view_in(WHOLE, WHOLE[1:]) is None
+    assert strided_view_in(WHOLE[:2, 1:2], WHOLE[:, 1:]) is None
+    assert strided_view_in(WHOLE[:0], WHOLE) is None
+    strict = array_api_strict.asarray(WHOLE)  # tells no addresses
+    assert strided_view_in(strict[1:, ...], strict) is None
+
+
+def test_arrays_share_memory_by_their_addresses_where_libraries_tell_them() -> None:
+    assert may_share_memory(WHOLE[::-1], WHOLE[:1])
+    assert not may_share_memory(WHOLE[:2], WHOLE[2:])
+    assert not may_share_memory(WHOLE[0, 0], WHOLE)
+    assert not may_share_memory(1.0, WHOLE)
+    strict = array_api_strict.asarray(WHOLE)
+    assert may_share_memory(strict, array_api_strict.asarray(WHOLE + 1.0))  # nobody knows
+    assert not may_share_memory(strict, WHOLE + 1.0)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, array_api_strict.asarray])
+def test_bits_are_compared_with_signs_of_zeros(convert: Callable[..., Any]) -> None:
+    assert have_same_bits(convert([0.0, np.nan]), convert([0.0, np.nan]))
+    assert not have_same_bits(convert([0.0]), convert([-0.0]))
+    assert not have_same_bits(convert([0.0]), convert([[0.0]]))
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "operators": lambda x, y: xp.sum(2.0 * x + xp.sin(x) * y - y / 3.0),
+    "a rule": lambda x, y: xp.sum(xp.cumulative_sum(x * x)) + xp.sum(xp.std(y, axis=1)),
+    "a branch": lambda x, y: xp.sum(x * y) if xp.sum(x * y) > 0 else xp.sum(x + y),
+    "indices": lambda x, y: xp.sum(y[1:, ::2]) * x[-1],
+}
+
+
+@pytest.mark.parametrize("device", ["CPU_DEVICE", "device1"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_of_a_library_are_planned_and_those_of_numpys(
+    name: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+    own, where = Plan.run, array_api_strict.Device(device)
+    put = lambda a: array_api_strict.asarray(a, device=where)  # noqa: E731
+    mixad.grad(lambda x: xp.sum(x))(put(np.ones(2)))  # strands know a library once it is met
+
+    def run(plan: Plan, *args: Any, **options: Any) -> Any:
+        plans.append(plan)
+        return own(plan, *args, **options)
+
+    monkeypatch.setattr(Plan, "run", run)
+    gradient = mixad.grad(PROGRAMS[name], (0, 1))
+    x, y = np.linspace(0.5, 2.0, 4), np.linspace(-1.0, 1.0, 12).reshape(3, 4)
+    for scale in (1.0, -0.7, 1.3):
+        args = scale * x, scale * y
+        plans.clear()
+        found = gradient(*map(put, args))
+        assert plans
+        for mine, other in zip(found, gradient(*args), strict=True):
+            assert mine.device == where
+            np.testing.assert_allclose(np.from_dlpack(mine), other, rtol=1e-14, atol=1e-15)
