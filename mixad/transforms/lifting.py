@@ -9,7 +9,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_array, is_number, library_of
+from mixad.backends.arrays import (
+    as_array,
+    describe_array,
+    is_array,
+    is_number,
+    library_met,
+    library_of,
+)
 from mixad.backends.warned import warn_user
 from mixad.call.signature import Function
 from mixad.errors import KernelTypeError, TracerError
@@ -106,10 +113,21 @@ class Outputs(NamedTuple):
             )
         what = f"mixad.{level.name}: the cotangent"
         return [
-            (leaf, matching(_described(leaf), given, what))
+            (leaf, given if _is_like(leaf, given) else matching(_described(leaf), given, what))
             for leaf, given in zip(self.leaves, found, strict=True)
             if isinstance(leaf, Tracer) and level in leaf.levels
         ]
+
+
+def _is_like(leaf: Tracer, given: Any) -> bool:
+    """Whether a plain array has the library, the shape and the dtype of a traced value."""
+    kind = leaf.kind
+    return (
+        describe_array(given) is not None
+        and library_met(given) is kind.library
+        and tuple(given.shape) == leaf.shape
+        and bool(given.dtype == kind.library.dtype_of(kind.type))
+    )
 
 
 def _described(leaf: Tracer) -> Cell:

@@ -204,7 +204,8 @@ class StrandCall:
             if not (is_one and leaves):
                 return is_one
         self._traced = [at for at, leaf in enumerate(leaves) if has(leaf)]
-        return not any(is_traced(leaf) and not has(leaf) for leaf in (*outputs.leaves, *leaves))
+        every = leaves if asked.with_value else (*outputs.leaves, *leaves)
+        return not any(is_traced(leaf) for leaf in every if not has(leaf))
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
         """Find what computes what is asked for."""
