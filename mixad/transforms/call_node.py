@@ -183,6 +183,7 @@ class CallNode(Called):
     def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Return what the rule gives for some cotangents."""
         is_noted = self.source is not None and level.journal is not None
+        is_noted &= not self.results[0].kind.library.memory.is_capturing()
         if any(isinstance(g, Tracer) for g in gs) or not (is_noted or self.known):
             return self._run(self.rule.pulled, level, gs)
         key = tuple([bits_of(g) for g in gs])

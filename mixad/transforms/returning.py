@@ -8,7 +8,7 @@ import numpy as np
 from array_api_compat import is_dask_array, is_jax_array
 
 from mixad import pytree
-from mixad.backends.arrays import as_array, is_array, is_number, library_of
+from mixad.backends.arrays import as_array, is_array, is_number, library_of, strides_of
 from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import is_complex_dtype
 from mixad.tape.backward import Cotangent
@@ -18,7 +18,7 @@ from mixad.tape.constant import unwrapped
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import share, unshared
 from mixad.tape.node import ConstantNode, Result
-from mixad.tape.registers import as_register
+from mixad.tape.registers import as_register, may_share_memory
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, plain, stripped
 
 __all__ = ["as_given", "constant_around", "copied", "gradient", "handed", "owned", "returned",
@@ -148,11 +148,13 @@ def unshared_tangent(tangent: Any, taken: list[Any]) -> Any:
     It may be, or be a view of, a tangent that was given, share memory with another one, or be one
     number in many places.
     """
-    view = as_register(tangent)
-    if type(view) is np.ndarray:
-        is_repeated = 0 in view.strides or not view.flags.writeable
-        if is_repeated or any(np.may_share_memory(view, other) for other in taken):
-            tangent = library_of(tangent).xp.asarray(tangent, copy=True)
-            view = as_register(tangent)
-        taken.append(view)
+    if not is_array(tangent) or isinstance(tangent, np.generic):
+        return tangent
+    library, view = library_of(tangent), as_register(tangent)
+    if library.is_lazy or not library.is_mutable:
+        return tangent
+    is_repeated = 0 in strides_of(view) or (type(view) is np.ndarray and not view.flags.writeable)
+    if is_repeated or any(may_share_memory(view, other) for other in taken):
+        tangent = library.xp.asarray(tangent, copy=True)
+    taken.append(as_register(tangent))
     return tangent

@@ -8,8 +8,9 @@ from typing import Any, cast
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import describe_array, library_of
+from mixad.backends.arrays import describe_array, device_key, library_of
 from mixad.call.signature import Function
+from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import kind_of
@@ -60,7 +61,7 @@ def open_strand(
     if state is None:
         if not described or None in described or size_of(arrays) > _MAX_ELEMENTS:
             return None
-        if not (is_inner or _are_taken(set(map(type, arrays)), arrays)):
+        if not (is_inner or _are_taken(arrays)):
             return None
         state = initial_state(key, tuple(map(_state_of, arrays, described)))
     call = kind(level, f, history, structures, arrays, state)
@@ -70,9 +71,17 @@ def open_strand(
     return call
 
 
-def _are_taken(kinds: set[type], arrays: Sequence[Any]) -> bool:
-    """Whether strands know such arrays: of one library, of floats or complex numbers."""
-    return len(kinds) == 1 and all(_name_of(a.dtype) in _DTYPES for a in arrays)
+def _are_taken(arrays: Sequence[Any]) -> bool:
+    """Whether strands know such arrays: of floats or complex numbers of one library, on one device.
+
+    What the library's arrays may not be is told by name where there is no strand.
+    """
+    try:
+        are_of_one = len(set(map(library_of, arrays))) == 1
+    except (KernelTypeError, TracerError):
+        return False
+    are_on_one = len({device_key(getattr(a, "device", None)) for a in arrays}) == 1
+    return are_of_one and are_on_one and all(_name_of(a.dtype) in _DTYPES for a in arrays)
 
 
 def _described(value: Any) -> Hashable:

@@ -84,3 +84,23 @@ def test_gradients_of_a_library_are_planned_and_those_of_numpys(
         for mine, other in zip(found, gradient(*args), strict=True):
             assert mine.device == where
             np.testing.assert_allclose(np.from_dlpack(mine), other, rtol=1e-14, atol=1e-15)
+
+
+def test_gradients_are_on_the_device_of_their_argument() -> None:
+    """Arguments on several devices have no strand: it has one."""
+    here, there = (array_api_strict.Device(name) for name in ("CPU_DEVICE", "device1"))
+    x = array_api_strict.asarray([1.0, 2.0], device=here)
+    y = array_api_strict.asarray([3.0, 4.0], device=there)
+    for _ in range(3):
+        gx, gy = mixad.grad(lambda x, y: xp.sum(x * x), (0, 1))(x, y)
+        assert (gx.device, gy.device) == (here, there)
+
+
+def test_tangents_share_no_memory_with_one_another() -> None:
+    x = array_api_strict.asarray([1.0, 2.0])
+    _, pushforward = mixad.linearize(lambda x: xp.broadcast_to(xp.sum(x), (3,)), x)
+    for _ in range(3):
+        tangent = pushforward(x)
+        assert np.asarray(tangent).tolist() == [3.0, 3.0, 3.0]
+        tangent[0] = 99.0
+        assert np.asarray(tangent).tolist() == [99.0, 3.0, 3.0]

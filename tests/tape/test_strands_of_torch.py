@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.errors import TracerError
+from mixad.errors import KernelTypeError, TracerError
 from mixad.transforms import gradients
 
 torch = pytest.importorskip("torch")
@@ -206,3 +206,8 @@ def test_what_is_written_to_tensors_is_as_in_torch(name: str, runs: list[Any]) -
         for found, each in zip(mixad.grad(f, (0, 1))(*args), expected, strict=True):
             torch.testing.assert_close(found, each)
     assert len(runs) > 4
+
+
+def test_a_tensor_without_elements_is_refused_with_the_name_of_the_argument() -> None:
+    with pytest.raises(KernelTypeError, match=r"mixad\.grad: argument 0: .*'meta'"):
+        mixad.grad(lambda x: (x * x).sum())(torch.empty(3, device="meta", dtype=torch.float64))
