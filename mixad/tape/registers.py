@@ -96,6 +96,8 @@ def strided_view_in(view: Any, whole: Any) -> StridedView | None:
 
 def may_share_memory(a: Any, b: Any) -> bool:
     """Whether two arrays may share memory; what is no array shares none."""
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        return np.may_share_memory(a, b)
     if not (_has_memory(a) and _has_memory(b)):
         return False
     first, second = _bounds(a), _bounds(b)

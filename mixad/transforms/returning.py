@@ -142,19 +142,26 @@ def _python_number(array: Any) -> float | complex:
     return complex(array) if is_complex_dtype(array.dtype) else float(array)
 
 
+def _is_written_to(array: Any) -> bool:
+    """Whether what is written to an array is seen by all who share its memory."""
+    library = library_of(array)
+    return library.is_mutable and not library.is_lazy
+
+
 def unshared_tangent(tangent: Any, taken: list[Any]) -> Any:
     """Return a tangent in memory that is not among what is taken, to which it is added.
 
     It may be, or be a view of, a tangent that was given, share memory with another one, or be one
     number in many places.
     """
-    if not is_array(tangent) or isinstance(tangent, np.generic):
+    view = as_register(tangent)
+    if type(view) is np.ndarray:
+        is_repeated = 0 in view.strides or not view.flags.writeable
+    elif is_array(view) and not isinstance(view, np.generic) and _is_written_to(view):
+        is_repeated = 0 in strides_of(view)
+    else:
         return tangent
-    library, view = library_of(tangent), as_register(tangent)
-    if library.is_lazy or not library.is_mutable:
-        return tangent
-    is_repeated = 0 in strides_of(view) or (type(view) is np.ndarray and not view.flags.writeable)
     if is_repeated or any(may_share_memory(view, other) for other in taken):
-        tangent = library.xp.asarray(tangent, copy=True)
+        tangent = library_of(tangent).xp.asarray(tangent, copy=True)
     taken.append(as_register(tangent))
     return tangent
