@@ -42,18 +42,25 @@ def of_register(library: Library, array: Any) -> Any:
 
 def array_like(shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
     """Return an array of a shape and kind: of full rank, which decompositions take."""
-    if len(shape) < 2:
-        return filled(1.0, shape, kind, device)
     library = kind.library
+    if len(shape) < 2:
+        return of_register(library, filled(1.0, shape, kind, device))
     dtype = library.dtype_of(kind.type)
     return own_array(library.xp.eye(*shape[-2:], dtype=dtype, device=device), shape)
 
 
 def filled(number: float, shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
-    """Return an array of one number, made on its device."""
+    """Return a register of one number, made where it is to be."""
     library = kind.library
+    if _are_numpys(library, device):
+        return np.full(shape, number, kind.type.dtype)
     dtype = library.dtype_of(kind.type)
     return library.xp.full(shape, number, dtype=dtype, device=device)
+
+
+def _are_numpys(library: Library, device: Any) -> bool:
+    """Whether registers hold NumPy's arrays in place of a library's on a device."""
+    return library is NUMPY or (library.name == "torch" and device.type == "cpu")
 
 
 def own_array(array: Any, shape: tuple[int, ...]) -> Any:

@@ -70,8 +70,9 @@ def one_of(kind: Kind, device: Any) -> Any:
     key = kind, device_key(device)
     found = _ONES.get(key)
     if found is None:
-        found = as_register(filled(1.0, (), kind, device))
-        if not kind.library.memory.is_capturing():  # memory of a graph is another's after it
+        found = filled(1.0, (), kind, device)
+        # Memory of a graph is another's after it, and torch's transforms wrap what is made in them.
+        if not kind.library.memory.is_capturing() and describe_array(found) is not None:
             _ONES[key] = found
     return found
 

@@ -40,7 +40,7 @@ from mixad.tape.tracer import (
     stripped,
 )
 from mixad.transforms.lifting import entered
-from mixad.transforms.returning import owned, returned, without_derivative
+from mixad.transforms.returning import copied, owned, returned, without_derivative
 
 __all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call"]
 
@@ -391,7 +391,7 @@ def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
 def _shielded(array: Any) -> Any:
     """Return an array that the user's function cannot change for others who read it."""
     if type(array) is not np.ndarray:
-        return array
+        return copied(array)
     view = array.view()
     view.flags.writeable = False
     return view

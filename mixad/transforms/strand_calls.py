@@ -303,7 +303,7 @@ def _gradient(cotangent: tuple[Any, bool] | None, state: State, device: Any) -> 
     """Return a gradient of the shape of an input, which nothing else holds; of a number one."""
     if cotangent is None:
         assert state.kind is not None
-        found = as_register(filled(0.0, state.shape, state.kind, device))
+        found = filled(0.0, state.shape, state.kind, device)
     else:
         found, is_own = cotangent
         is_number = isinstance(found, np.generic)

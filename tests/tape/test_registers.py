@@ -104,3 +104,22 @@ def test_tangents_share_no_memory_with_one_another() -> None:
         assert np.asarray(tangent).tolist() == [3.0, 3.0, 3.0]
         tangent[0] = 99.0
         assert np.asarray(tangent).tolist() == [99.0, 3.0, 3.0]
+
+
+def test_a_rule_of_the_user_may_write_to_its_cotangent() -> None:
+    """Strict arrays cannot be locked, so the rule is handed copies."""
+
+    @mixad.custom_vjp
+    def square(u: Any) -> Any:
+        return u * u
+
+    def bwd(u: Any, g: Any) -> Any:
+        found = 2.0 * u * g
+        g *= 3.0
+        return (found,)
+
+    square.defvjp(lambda u: (u * u, u), bwd)
+    x, one = array_api_strict.asarray(0.7), array_api_strict.asarray([1.0, 1.0])
+    for _ in range(4):
+        assert float(mixad.grad(square)(x)) == 1.4
+    assert np.asarray(mixad.grad(lambda x: xp.sum(x))(one)).tolist() == [1.0, 1.0]

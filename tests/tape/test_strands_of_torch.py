@@ -211,3 +211,11 @@ def test_what_is_written_to_tensors_is_as_in_torch(name: str, runs: list[Any]) -
 def test_a_tensor_without_elements_is_refused_with_the_name_of_the_argument() -> None:
     with pytest.raises(KernelTypeError, match=r"mixad\.grad: argument 0: .*'meta'"):
         mixad.grad(lambda x: (x * x).sum())(torch.empty(3, device="meta", dtype=torch.float64))
+
+
+def test_what_is_made_inside_of_a_transform_of_torch_is_not_kept() -> None:
+    f = lambda x: x.sum()  # noqa: E731
+    for _ in range(3):
+        found = torch.func.functionalize(lambda one: mixad.grad(f)(X) * one)(torch.tensor(1.0))
+        torch.testing.assert_close(found, torch.ones_like(X))
+    torch.testing.assert_close(mixad.grad(f)(X), torch.ones_like(X))

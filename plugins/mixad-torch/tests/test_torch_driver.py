@@ -26,7 +26,7 @@ from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage  # noqa: E402
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl  # noqa: E402
 from mixad.errors import BackendError, TracerError  # noqa: E402
 from mixad.scalar.types import STORED_TYPES  # noqa: E402
-from mixad.tape import segments  # noqa: E402
+from mixad.tape import registers, segments  # noqa: E402
 from mixad.tape.plan import Plan  # noqa: E402
 
 NOTHING = """
@@ -100,6 +100,7 @@ def on_device(plugin, monkeypatch):
     alone = registry.Registry([plugin])
     monkeypatch.setattr(registry, "default_registry", lambda: alone)
     monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False))
+    monkeypatch.setattr(registers, "_are_numpys", lambda library, device: False)
     monkeypatch.setattr(segments, "_ONES", {})
 
 
