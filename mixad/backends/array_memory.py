@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NoReturn, TypeAlias
@@ -48,6 +48,8 @@ class ArrayMemory:
     strided_view : callable or None
         ``(array, dtype, shape, strides, first)``: a view of other shape and strides that begins so
         many bytes after an array; None where the library makes no such views.
+    apart : callable
+        Returns the context in which arrays are made that no transform of the library sees.
     is_capturing : callable
         Whether a graph is captured on the current stream.
     """
@@ -60,6 +62,7 @@ class ArrayMemory:
     elements: Callable[[Array], NumpyArray] = np.from_dlpack
     have_same_bytes: Callable[[Array, Array], bool] | None = None
     strided_view: Callable[..., Array] | None = None
+    apart: Callable[[], AbstractContextManager[Any]] = nullcontext
     is_capturing: Callable[[], bool] = lambda: False
 
 
@@ -123,6 +126,14 @@ def _strided_view_of_tensor(
     return array.as_strided(shape, [step // size for step in strides], start + first // size)
 
 
+@contextmanager
+def _apart_from_jax() -> Iterator[None]:
+    """Make arrays under `jax.jit`, too, and of 64 bits in whichever mode."""
+    jax = sys.modules["jax"]
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        yield
+
+
 def is_bfloat16(array: Array) -> bool:
     """Whether an array is of the one type of floats that NumPy does not know."""
     return str(array.dtype).endswith("bfloat16")
@@ -173,6 +184,7 @@ MEMORY = {
         _as_jax,
         lambda a: a,
         elements=np.asarray,
+        apart=_apart_from_jax,
     ),
     "dask": ArrayMemory(
         packed_strides, _refuse_to_compute, lambda xp, result, like: xp.asarray(result)

@@ -303,8 +303,10 @@ def _met(kind: type, array: Array) -> Library:
 
 def _describe(library: Library, array: Array) -> Hashable:
     """Return what of an array of some library decides what serves it: see `describe_array`."""
-    if library.name == "jax" and getattr(array.device, "platform", None) != "cpu":
-        return None  # its memory is elsewhere, or in several places
+    if library.name == "jax":
+        is_elsewhere = getattr(array.device, "platform", None) != "cpu"  # or in several places
+        if is_elsewhere or array.dtype.kind == "V":  # which NumPy does not know
+            return None
     layout = (type(array), array.dtype, array.shape, library.memory.strides(array))
     return (*layout, device_key(array.device), default_dtypes())
 

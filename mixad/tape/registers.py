@@ -45,8 +45,9 @@ def array_like(shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
     library = kind.library
     if len(shape) < 2:
         return of_register(library, filled(1.0, shape, kind, device))
-    dtype = library.dtype_of(kind.type)
-    return own_array(library.xp.eye(*shape[-2:], dtype=dtype, device=device), shape)
+    with library.memory.apart():
+        dtype = library.dtype_of(kind.type)
+        return own_array(library.xp.eye(*shape[-2:], dtype=dtype, device=device), shape)
 
 
 def filled(number: float, shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
@@ -54,8 +55,9 @@ def filled(number: float, shape: tuple[int, ...], kind: Kind, device: Any) -> An
     library = kind.library
     if _are_numpys(library, device):
         return np.full(shape, number, kind.type.dtype)
-    dtype = library.dtype_of(kind.type)
-    return library.xp.full(shape, number, dtype=dtype, device=device)
+    with library.memory.apart():
+        dtype = library.dtype_of(kind.type)
+        return library.xp.full(shape, number, dtype=dtype, device=device)
 
 
 def _are_numpys(library: Library, device: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad.errors import KernelTypeError
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("jax") is None, reason="JAX is not installed"
@@ -177,3 +178,36 @@ def test_results_are_on_the_device_of_arguments_and_several_are_refused(tmp_path
     path.write_text(DEVICES, encoding="utf-8")
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     subprocess.run([sys.executable, str(path)], check=True, env=os.environ | flags)
+
+
+def test_gradients_inside_of_jit_leave_nothing_behind() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    x, total = jnp.asarray(numbers(3)), lambda x: x.sum()
+    for _ in range(3):
+        found = jax.jit(lambda factor: mixad.grad(total)(x) * factor)(2.0)
+        np.testing.assert_array_equal(found, [2.0, 2.0, 2.0])
+    np.testing.assert_array_equal(mixad.grad(total)(x), np.ones(3))
+
+
+def test_gradients_of_doubles_stay_doubles_in_whichever_mode_the_first_was_made() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    with jax.enable_x64(True):
+        x = jnp.asarray([0.3, 0.5])
+    for is_double in (False, True, False):
+        with jax.enable_x64(is_double):
+            for _ in range(2):
+                gradient = mixad.grad(lambda x: x.sum())(x)
+                assert gradient.dtype == np.float64
+                np.testing.assert_array_equal(gradient, [1.0, 1.0])
+
+
+def test_types_that_numpy_does_not_know_are_refused_by_name() -> None:
+    import jax.numpy as jnp
+
+    for _ in range(2):
+        with pytest.raises(KernelTypeError, match=r"mixad\.grad: argument 0: .*float8"):
+            mixad.grad(lambda x: x.sum())(jnp.ones(3, dtype=jnp.float8_e4m3fn))
