@@ -13,6 +13,7 @@ kernels, `errors` what may be raised, `pytree` the containers that arguments may
 from mixad import errors, pytree, special
 from mixad.broadcast.function import BroadcastFunction, broadcast
 from mixad.broadcast.scalar_rule import ScalarRule, scalar_rule
+from mixad.constructs.loops import fori_loop, map, scan
 from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
 from mixad.transforms.checkpointing import checkpoint
@@ -36,6 +37,7 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "errors",
+    "fori_loop",
     "grad",
     "hessian",
     "hvp",
@@ -44,9 +46,11 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "map",
     "namespace_of",
     "pytree",
     "scalar_rule",
+    "scan",
     "special",
     "stop_gradient",
     "tape",

@@ -24,6 +24,7 @@ __all__ = [
     "BACKEND_BLOCK",
     "CACHE_DIR",
     "CHECK",
+    "LOOP_MEMORY",
     "NUM_THREADS",
     "POOL_BYTES",
     "STREAM_BYTES",
@@ -276,6 +277,15 @@ POOL_BYTES: Variable[int] = Variable(
     parse=byte_count,
 )
 
+LOOP_MEMORY: Variable[int] = Variable(
+    name="MIXAD_LOOP_MEMORY",
+    meaning="How much memory a loop (mixad.scan and its kin) takes for the carries that its "
+    "derivative reads; where they need more, steps run again. By default 1G.",
+    expects="a number of bytes, or one with K, M or G after it, for example 256M",
+    default=lambda: 1 << 30,
+    parse=byte_count,
+)
+
 STREAM_BYTES: Variable[int | None] = Variable(
     name="MIXAD_STREAM_BYTES",
     meaning="CPU kernels that read and write more than this store their results past the caches; "
@@ -341,6 +351,7 @@ TRACEBACK: Variable[TracebackMode] = Variable(
 VARIABLES: tuple[Variable[Any], ...] = (
     NUM_THREADS,
     POOL_BYTES,
+    LOOP_MEMORY,
     STREAM_BYTES,
     CACHE_DIR,
     CHECK,

@@ -11,8 +11,9 @@ from mixad.scalar.ir import Program
 from mixad.tape.forward_node import record_forward
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.kernel_node import record
+from mixad.tape.opaque import followed
 from mixad.tape.operations import Operation
-from mixad.tape.tracer import Tracer, plain, strand_of
+from mixad.tape.tracer import Tracer, strand_of
 
 __all__ = ["apply_call", "apply_program"]
 
@@ -37,7 +38,7 @@ def apply_program(
     -------
     tuple
         One array for each output; a pending tracer where an argument is traced.  Outputs that are
-        no floats have no derivative and are plain arrays.
+        no floats have no derivative and are plain arrays, but in the body of a loop.
     """
     return apply_call(KernelCall.storing(program), arguments, options)
 
@@ -58,9 +59,7 @@ def apply_call(
         return record_forward(call.passes[0], arguments, options)
     node = record(call, arguments, options)[0]
     outputs = tuple([node.traced(k) for k in range(len(call.outputs))])
-    if call.gives_floats:
-        return outputs
-    return tuple([o if o.cell.type.is_float else plain(o) for o in outputs])
+    return outputs if call.gives_floats else tuple(map(followed, outputs))
 
 
 @lru_cache(maxsize=4096)

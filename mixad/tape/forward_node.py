@@ -21,7 +21,8 @@ from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.memory import unshared
 from mixad.tape.node import Cotangents, Result, added
-from mixad.tape.tracer import Level, Origin, Tracer, plain, stripped, warn
+from mixad.tape.opaque import followed
+from mixad.tape.tracer import Level, Origin, Tracer, stripped, warn
 
 __all__ = ["ForwardNode", "contraction_of", "record_forward"]
 
@@ -161,7 +162,7 @@ def record_forward(
         first.tracer_type(cells[m], Origin(node, m, first.levels))
         for m in range(len(program.outputs))
     ]
-    return tuple(o if o.cell.type.is_float else plain(o) for o in outputs)
+    return tuple(map(followed, outputs))
 
 
 def _residual(argument: Any, source: Any) -> Any:

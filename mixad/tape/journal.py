@@ -376,7 +376,7 @@ class Journal:
 
     def know(self, array: Any) -> None:
         """Note an array that is the same in every call."""
-        self._constant(array)
+        self.constant(array)
 
     def needed(self, values: Sequence[Register]) -> list[Entry]:
         """Return what is done for some values and for the cotangents of what came in.
@@ -431,7 +431,7 @@ class Journal:
             for argument in each.arguments if self._numbers else ():
                 array = argument.array if type(argument) is Held else argument
                 if self._is_number(array):
-                    self._constant(array)
+                    self.constant(array)
 
     def is_linked(self, node: KernelNode) -> bool:
         """Whether a node has been noted."""
@@ -453,7 +453,7 @@ class Journal:
         self.count += 1
         return -self.count
 
-    def _constant(self, array: Any) -> Register:
+    def constant(self, array: Any) -> Register:
         """Return the register of an array that is the same in every call."""
         known = self._known.get(id(array))
         if known is None:
@@ -475,7 +475,7 @@ class Journal:
         viewed = self._viewed(array())
         if viewed is None and not (is_static or self._is_number(array())):
             raise _UnknownSourceError
-        return self._constant(array()) if viewed is None else viewed
+        return self.constant(array()) if viewed is None else viewed
 
     def _viewed(self, array: Any) -> Register | None:
         """Return the register of a view of an array that came in; None if it is none.

@@ -28,6 +28,7 @@ __all__ = [
     "Given",
     "Operation",
     "Segment",
+    "Static",
     "call_of",
     "container_of",
     "results_of",
@@ -100,6 +101,12 @@ def _kind_of(operand: Any) -> Any:
         if isinstance(operand, Tracer)
         else (type(operand), getattr(operand, "dtype", None))
     )
+
+
+class Static:
+    """What is a part of an operation, told by itself, such as the body of a loop."""
+
+    __slots__ = ()
 
 
 class Called:
@@ -346,7 +353,7 @@ def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashab
         return (kind, *[_described(each, operands, kinds) for each in ends])
     if kind in NUMBERS:
         return kind, value.tobytes()
-    if isinstance(value, (type, np.dtype)) or str(kind) == "<class 'torch.dtype'>":
+    if isinstance(value, (type, np.dtype, Static)) or str(kind) == "<class 'torch.dtype'>":
         return cast("Hashable", value)
     return _content_of(value)
 

@@ -188,9 +188,9 @@ def pull_values(
 ) -> Sequence[Any]:
     """Return the gradients of a rule with values."""
     gs = tuple([None if g is None else g(registers) for g in given])
-    made, taken = tuple(values(registers)), arguments(registers)
-    wanted = zip(entry.rule.cotangents, entry.targets, strict=True)
-    return [None if t is None else of(gs, made, *taken, **entry.static) for of, t in wanted]
+    wanted = [target is not None for target in entry.targets]
+    made = tuple(values(registers))
+    return entry.rule.pull(gs, wanted, made, arguments(registers), entry.static)
 
 
 def pull_call(

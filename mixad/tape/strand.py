@@ -21,7 +21,8 @@ import numpy as np
 
 from mixad.backends.arrays import Array, describe_array
 from mixad.errors import TracerError
-from mixad.tape.cell import Kind
+from mixad.scalar.dtypes import element_type_of
+from mixad.tape.cell import Kind, kind_of
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import Held, Reader, is_compared_whole
 from mixad.tape.kernel_node import KernelNode
@@ -33,7 +34,7 @@ from mixad.tape.memory import (
     retire_others,
     unshared,
 )
-from mixad.tape.node import InputNode, RuleNode
+from mixad.tape.node import ConstantNode, InputNode, Result, RuleNode
 from mixad.tape.on_nodes import give_nodes
 from mixad.tape.operations import (
     LINK,
@@ -48,13 +49,13 @@ from mixad.tape.operations import (
 from mixad.tape.registers import array_like
 from mixad.tape.replay import Replay
 from mixad.tape.states import SeenSlot, State, initial_state
-from mixad.tape.tracer import Level, Tracer, check_levels, plain
+from mixad.tape.tracer import Level, Tracer, check_alive, check_levels, plain
 from mixad.tape.values_rule import ValuesNode
 
 if TYPE_CHECKING:
     from mixad.tape.segments import Run
 
-__all__ = ["Computed", "Strand"]
+__all__ = ["Computed", "NotRecordedError", "Strand"]
 
 _MAX_SLOTS = 4096
 """Values of a segment, if it does not end before; what follows is recorded on nodes."""
@@ -72,6 +73,10 @@ _LONE = next(map(getrefcount, [object()]))
 
 _NOTHING: dict[Any, State] = {}
 """What is known to follow while operations are done on nodes."""
+
+
+class NotRecordedError(TracerError):
+    """The body of a loop does what is not known to give the same operations for other values."""
 
 
 class Computed(Protocol):
@@ -153,6 +158,7 @@ class Strand:
         make_run: Callable[[Strand], Computed],
     ) -> None:
         self.level = level
+        self._is_body = level.unknown is not None
         self._lock = level.lock
         self.state = state
         self.inputs = state.inputs
@@ -232,7 +238,7 @@ class Strand:
                     codes.append(slot - start)
                     continue
             code = float if own is float else self._code(operands, len(codes) - 1)
-            if code is None and (is_constant(operand) or _strand_inside(operand, self.level)):
+            if code is None and self._stands_for_another(operand):
                 return self._record_other(operation, operands, operand)
             comes_in |= type(code) is not int
             codes.append(code)
@@ -268,7 +274,14 @@ class Strand:
                 return operation.compute(*operands)
             with self._lock:  # another thread may ask for nodes
                 return self._begin(key, operands)
-        return self._proven(found, state) if state.may_fail else found
+        return self._proven(found, state) if state.may_fail and not self._is_body else found
+
+    def _stands_for_another(self, operand: Any) -> bool:
+        """Whether something else is to be recorded in place of an operand, or elsewhere."""
+        is_unknown = self._is_body and type(operand) is not self.kind
+        if is_unknown and isinstance(operand, self.kind) and not is_constant(operand):
+            return True
+        return is_constant(operand) or _strand_inside(operand, self.level) is not None
 
     def _check_open(self) -> None:
         """Raise if the transform has ended, and its values are used."""
@@ -280,7 +293,15 @@ class Strand:
         inner = _strand_inside(operand, self.level)
         if inner is not None:
             return inner.record(operation, operands)
-        return self.record(operation, list(map(unwrapped, operands)))
+        return self.record(operation, list(map(self._recorded_for, operands)))
+
+    def _recorded_for(self, operand: Any) -> Any:
+        """Return what is recorded for an operand: the array of a constant, or in the body of a loop
+        the value without its derivative."""
+        is_constant_or_own = is_constant(operand) or type(operand) is self.kind
+        if is_constant_or_own or not isinstance(operand, self.kind):
+            return unwrapped(operand)
+        return cast("Any", operand).without_derivative()
 
     def _with_further(self, tracer: Tracer, state: State) -> Any:
         """Return what an operation gives that has several results or ends a segment."""
@@ -289,7 +310,7 @@ class Strand:
             found.append(self._flat(len(self.values), each))
             self.values.append(each)
         self._alive += found[1:]
-        if state.is_end:
+        if state.is_end and not self._is_body:
             self._end_segment()
         return tracer if state.container is None else state.container(found)
 
@@ -381,6 +402,8 @@ class Strand:
     def _code_of_outer(self, operand: Tracer) -> Any:
         """Return what tells a value of a transform around from others; None if unknown."""
         other = operand.strand
+        if self._is_body:
+            return self._code_around(operand)
         if self.outer is None or other is None or not other.level.alive:
             return None
         is_around = other.level.number < self.level.number and other._thread == self._thread
@@ -392,6 +415,15 @@ class Strand:
             return description
         slot = self._links.get(known[0], known[0]) - self._start
         return slot if slot >= 0 else description
+
+    def _code_around(self, operand: Tracer) -> Any:
+        """Return what tells a value that the body of a loop captures from others."""
+        if any(level.number > self.level.number for level in operand.levels):
+            return None
+        check_alive(operand)
+        description = _OUTER, operand.kind, operand.shape, is_numpy_number(operand)
+        known = self._entered.get(_key_around(operand))
+        return description if known is None else known[0]
 
     def _begin(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
         """Return what an operation gives that is not known; None if nodes are to do it."""
@@ -445,7 +477,7 @@ class Strand:
         self._alive.append(tracer)
         state = self.state
         found = self._with_further(tracer, state)
-        return self._proven(found, state) if state.may_fail else found
+        return self._proven(found, state) if state.may_fail and not self._is_body else found
 
     def _follow(self, key: tuple[Any, ...], given: Given, step: Any) -> None:
         """Go on in the state that an operation leads to, by what it gave on nodes."""
@@ -482,14 +514,14 @@ class Strand:
             if value.strand is self:
                 self._links[value.slot], self.sources[slot] = slot, value.slot
                 return LINK
-            key = id(value.strand), value.slot
+            key = _key_around(value)
         known = self._entered.get(key)
         if known is not None and known[1] == code:  # of an earlier segment
             self._links[known[0]], self.sources[slot] = slot, known[0]
             return LINK
         self._entered[key] = slot, code
         if type(value) is self.kind:
-            return cast("Strand", value.strand).another(value)
+            return unshared(value) if value.state is None else _another(value)
         if self.level.check != "off" and type(value) is np.ndarray:
             self.level.locks.add(value)
         return Held(value, self.level.check, reader, index)
@@ -497,8 +529,12 @@ class Strand:
     def demanded(self, tracer: Tracer) -> Any:
         """Return the array of a value that is looked at; None if nodes are to make it.
 
-        A segment ends, and those that have ended are computed: of them what is still held.
+        A segment ends, and those that have ended are computed: of them what is still held.  In the
+        body of a loop something stands for it.
         """
+        if self.level.unknown is not None:
+            self._check_open()
+            return self.level.unknown(tracer)
         if self._is_cold or self.is_over or self._thread != get_ident():
             return None
         if tracer.state is None or self.state.is_large:
@@ -593,7 +629,7 @@ class Strand:
         """
         if not given.is_told:
             return False
-        if given.may_fail:
+        if given.may_fail and not self._is_body:
             size = max([math.prod(result.shape) for result in given.results])
             if not self.state.has_room_for(size):
                 return False
@@ -605,7 +641,7 @@ class Strand:
         """Whether a result is a value of the strand: one that was made, or copied."""
         if type(result) is not self.kind or result.strand is not None:
             return False
-        known = (KernelNode, RuleNode, ValuesNode, Called, InputNode)
+        known = (KernelNode, RuleNode, ValuesNode, Called, InputNode, ConstantNode)
         return isinstance(result.origin.node, known) and len(result.origin.levels) == 1
 
     # -- writing -----------------------------------------------------------------------------------
@@ -680,8 +716,10 @@ class Strand:
     # -- nodes -------------------------------------------------------------------------------------
 
     def _leave(self) -> None:
-        """Go on with nodes for what strands do not know."""
+        """Go on with nodes for what strands do not know; leave the body of a loop altogether."""
         self.is_left = True
+        if self._is_body:
+            raise NotRecordedError("an operation of a loop's body is not known")
         self.depart()
 
     def complete(self) -> None:
@@ -810,6 +848,24 @@ class Strand:
         found: State = self.inputs[slot] if slot < len(self.inputs) else self.values[slot]
         return found
 
+    def result(self, slot: int) -> Result:
+        """Return what is known of a value: of an array that came in, too."""
+        if self.is_traced(slot):
+            known = self.known(slot)
+            assert known.kind is not None
+            return Result(known.shape, known.kind, self.device)
+        array = self.arrived(slot)
+        kind = kind_of(element_type_of(array.dtype), self.library)
+        return Result(tuple(array.shape), kind, self.device)
+
+    def slot_of(self, value: Any) -> int:
+        """Return the slot of a value, which comes in if it has none."""
+        key = (_AS_ARRAY, self._code((value,), 0))
+        if key[1] is None:
+            self._leave()
+        (slot,) = self._enter(key, (value,), None)
+        return slot
+
     def forget_calls(self) -> None:
         """Let calls of the user's functions be made anew: a plan has been tried beside nodes."""
         for value in self.values:
@@ -863,6 +919,20 @@ def _same_as_before(operands: Sequence[Any], position: int) -> _Same | None:
 
 _OUTER = object()
 """Stands in a code for what makes it one of a value of a transform around."""
+
+
+def _key_around(tracer: Tracer) -> tuple[int, Hashable]:
+    """Return what tells a value from outside of a strand from others that have come in."""
+    if tracer.state is None:
+        return id(tracer.cell), None
+    return id(tracer.strand), tracer.slot
+
+
+def _another(tracer: Tracer) -> Tracer:
+    """Return another tracer for a value of another strand."""
+    strand = tracer.strand
+    assert strand is not None
+    return strand.another(tracer)
 
 
 def _strand_inside(operand: Any, level: Level) -> Strand | None:

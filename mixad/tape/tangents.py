@@ -297,9 +297,10 @@ def _pushed_node(
     node: PulledNode | PushedNode, level: Level, tangents: Sequence[Tangents]
 ) -> Callable[[int], Dual]:
     """Return what the node's own pushforward gives, or the transpose of its pullback."""
-    if not hasattr(node, "pushforward"):
+    pushforward = getattr(node, "pushforward", None)
+    if pushforward is None:
         return _transposed(node, level, tangents)
-    found = node.pushforward(zip(*tangents, strict=True), level)
+    found = pushforward(zip(*tangents, strict=True), level)
     return lambda output: Dual(None, tuple([each[output] for each in found]))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
 from types import TracebackType
@@ -39,6 +39,7 @@ __all__ = [
     "Level",
     "Origin",
     "Tracer",
+    "bodies_among",
     "check_alive",
     "check_levels",
     "check_mode",
@@ -93,10 +94,13 @@ class Level:
         Whether kernels of several nodes are made: compiling what comes once may take seconds.
     foresees : bool
         Whether no kernel is launched, since shapes and types are all that is asked for.
+    unknown : callable or None
+        For the body of a loop, which runs again with other values: of a tracer, returns what stands
+        for its elements.  Values that have no derivative are traced there, too.
     """
 
     __slots__ = ("alive", "check", "differentiates", "foresees", "fuses", "is_reverse", "journal",
-                 "lock", "locks", "looks", "name", "number", "risks")  # fmt: skip
+                 "lock", "locks", "looks", "name", "number", "risks", "unknown")  # fmt: skip
 
     def __init__(self, name: str, *, is_reverse: bool = True, differentiates: bool = True) -> None:
         self.name = name
@@ -109,6 +113,7 @@ class Level:
         self.journal: Journal | None = None
         self.looks = self.risks = 0
         self.fuses, self.foresees = True, False
+        self.unknown: Callable[[Tracer], Any] | None = None
         self.check = CHECK.read()
 
     def __enter__(self) -> Level:
@@ -338,15 +343,22 @@ def strand_of(arguments: Iterable[Any]) -> Strand | None:
     None if there is none, or if one of them has a node that no strand knows.
     """
     newest: Strand | None = None
+    has_node = False
     for argument in arguments:
         if isinstance(argument, Tracer):
             strand = argument.strand
             if strand is None or not strand.takes(argument):
-                if strand is not None or argument.origin.levels:
-                    return None
+                has_node |= strand is not None or bool(argument.origin.levels)
             elif newest is None or strand.level.number > newest.level.number:
                 newest = strand
+    if has_node and (newest is None or newest.level.unknown is None):
+        return None
     return newest
+
+
+def bodies_among(levels: frozenset[Level]) -> frozenset[Level]:
+    """Return the levels that record bodies of loops: a value without derivative has these alone."""
+    return frozenset([level for level in levels if level.unknown is not None])
 
 
 def elements_of(argument: Any) -> Any:

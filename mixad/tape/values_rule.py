@@ -6,7 +6,7 @@ derivative would cost as much as the operation itself, so the node keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -49,10 +49,12 @@ class ValuesRule:
         For messages.
     evaluate : callable
         ``(xp, *arrays, **static)``: a tuple of values, by the base library.
-    cotangents : tuple of callable
+    cotangents : tuple of callable, or callable
         One for each argument: ``(gs, values, *arguments, **static)``, with one of ``gs`` for each
         value, of its shape, or None where it is zero; one of them is not.  The result is not None.
-    reads : tuple of int
+        Of a rule with any number of arguments, one for all of them: ``(gs, wanted, values,
+        *arguments, **static)``, which returns one for each that is ``wanted`` and None for others.
+    reads : sequence of int
         The arguments whose elements the cotangents read; they get a `Shaped` for the others.
     fresh : bool
         Whether cotangents are new arrays, as opposed to those of the values or views.
@@ -62,15 +64,39 @@ class ValuesRule:
     is_total : bool
         Whether there are values whatever the elements are.  Others raise where the user's code may
         wait for it.
+    alike : callable, optional
+        ``(xp, *arrays, **static)``: arrays of the shapes and dtypes of the values, where nothing
+        else is asked for and ``evaluate`` takes long.
+    tangents : callable, optional
+        ``(tangents, values, *arguments, **static)``: the tangents of the values, None where they
+        are zero, for those of the arguments.  Else they are cotangents transposed.
     """
 
     name: str
     evaluate: Callable[..., tuple[Array, ...]]
-    cotangents: tuple[Callable[..., Any], ...]
-    reads: tuple[int, ...] = ()
+    cotangents: tuple[Callable[..., Any], ...] | Callable[..., Cotangents]
+    reads: Sequence[int] = ()
     fresh: bool = False
     has_phases: bool = False
     is_total: bool = False
+    alike: Callable[..., tuple[Array, ...]] | None = None
+    tangents: Callable[..., Sequence[Any]] | None = None
+
+    def pull(
+        self,
+        gs: Sequence[Any],
+        wanted: Sequence[bool],
+        values: Sequence[Any],
+        arguments: Sequence[Any],
+        static: Mapping[str, Any],
+    ) -> Cotangents:
+        """Return the cotangents of the arguments that are wanted, None for the others."""
+        if callable(self.cotangents):
+            return self.cotangents(gs, wanted, values, *arguments, **static)
+        return [
+            of(gs, values, *arguments, **static) if is_wanted else None
+            for of, is_wanted in zip(self.cotangents, wanted, strict=True)
+        ]
 
     def argument(self, index: int) -> str:
         """Return what an argument is called in messages."""
@@ -157,14 +183,26 @@ class ValuesNode:
             None if g is None else broadcast_to(g, cell.shape)
             for g, cell in zip(found, self.cells, strict=True)
         )
+        wanted = [parent is not None and level in parent.levels for parent in self.parents]
+        return self.rule.pull(gs, wanted, *self._outside(level), self.static)
+
+    @property
+    def pushforward(
+        self,
+    ) -> Callable[[Iterable[Sequence[Any]], Level], Sequence[Sequence[Any]]] | None:
+        """What carries tangents of the arguments along directions; None if the rule has none."""
+        return None if self.rule.tangents is None else self._push
+
+    def _push(self, directions: Iterable[Sequence[Any]], level: Level) -> Sequence[Sequence[Any]]:
+        values, arguments = self._outside(level)
+        push, static = self.rule.tangents, self.static
+        assert push is not None
+        return [push(tangents, values, *arguments, **static) for tangents in directions]
+
+    def _outside(self, level: Level) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return the values and the arguments as transforms around a level see them."""
         values = tuple(stripped(self.traced(k), level) for k in range(len(self.cells)))
-        arguments = tuple(stripped(a, level) for a in self.arguments)
-        return [
-            cotangent(gs, values, *arguments, **self.static)
-            if parent is not None and level in parent.levels
-            else None
-            for cotangent, parent in zip(self.rule.cotangents, self.parents, strict=True)
-        ]
+        return values, tuple(stripped(a, level) for a in self.arguments)
 
 
 def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple[Any, ...]:
@@ -191,11 +229,13 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     library = common_library(rule.name, arguments)
     if library.is_lazy and any(isinstance(a, Tracer) for a in arguments):
         arguments = tuple(map(library.with_plain_blocks, arguments))
-    values = rule.evaluate(library.xp, *map(elements_of, arguments), **static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
+    levels = levels_of(tracers) if tracers else frozenset[Level]()
+    foresees = any(level.foresees for level in levels)
+    evaluate = rule.alike if rule.alike is not None and foresees else rule.evaluate
+    values = evaluate(library.xp, *map(elements_of, arguments), **static)
     if not tracers:
         return values
-    levels = levels_of(tracers)
     for level in levels:
         level.risks += not rule.is_total
     held = tuple(

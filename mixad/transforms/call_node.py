@@ -19,6 +19,7 @@ from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.aliases import share_alike
+from mixad.tape.body import enter
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
@@ -39,7 +40,6 @@ from mixad.tape.tracer import (
     strand_of,
     stripped,
 )
-from mixad.transforms.lifting import entered
 from mixad.transforms.returning import copied, owned, returned, without_derivative
 
 __all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call"]
@@ -163,7 +163,7 @@ class CallNode(Called):
         leaves, nodes = self.arguments(level), []
         for i in self.wrt(level):
             leaf = self.leaves[i]
-            leaves[i] = entered(stripped(leaf, level), own, weak=leaf.cell.kind.weak)
+            leaves[i] = enter(stripped(leaf, level), own, ArrayTracer, weak=leaf.cell.kind.weak)
             nodes.append(leaves[i].origin.node)
         return leaves, nodes
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +11,10 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.fifo_cache import FifoCache
 from mixad.tape.backward import backward
+from mixad.tape.body import came_into, perform
 from mixad.tape.held import Held
 from mixad.tape.memory import join
-from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation, results_of
+from mixad.tape.operations import NUMBERS, Operation, results_of
 from mixad.tape.segments import MAX_FUSED
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
@@ -30,7 +30,6 @@ __all__ = [
     "InnerForward",
     "Inside",
     "as_results",
-    "came_into",
     "operation_of",
     "push_tangent",
 ]  # fmt: skip
@@ -122,28 +121,8 @@ def _values(
 ) -> Any:
     """Return some values of what was recorded inside, with nothing derived of it there."""
     done: dict[Hashable, Any] = {**numbers, **{~k: value for k, value in enumerate(operands)}}
-    _perform(steps, done)
+    perform(steps, done)
     return as_results([done[at] for at in wanted])
-
-
-def _perform(
-    steps: Iterable[tuple[Hashable, Operation, Sequence[Hashable]]], done: dict[Any, Any]
-) -> None:
-    """Do operations in order; put each result beside the values that they read."""
-    rest: list[Any] = []
-    for place, operation, given in steps:
-        if operation is not FURTHER:
-            rest = results_of(_performed(operation, [done[at] for at in given]))
-        done[place] = rest.pop(0)
-
-
-def _performed(operation: Operation, operands: Sequence[Any]) -> Any:
-    """Return what an operation gives; note what it does where that is noted."""
-    traced = [each for each in operands if isinstance(each, Tracer)]
-    journal = journal_of(frozenset(chain.from_iterable(each.origin.levels for each in traced)))
-    if journal is None:
-        return operation.compute(*operands)
-    return journal.perform(operation, operands)
 
 
 class InnerCall(StrandCall):
@@ -347,7 +326,7 @@ class Inside(NamedTuple):
         traced = [each for each in operands if isinstance(each, Tracer)]
         level.fuses = all(around.fuses for each in traced for around in each.origin.levels)
         done.update(enumerate(inputs.arguments))
-        _perform(self.steps, done)
+        perform(self.steps, done)
         outputs = Outputs([done[slot] for slot in self.outputs], pytree.LEAF)
         wanted = [done[slot] for slot in self.wanted]
         came = [*inputs.arguments, *[o for o in operands if isinstance(o, Tracer)]]
@@ -407,14 +386,6 @@ def operation_of(
         operation = Operation(made, is_kernel=False, is_primitive=True, weight=weight)
         end.keep(key, operation)
     return operation
-
-
-def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Return what came into a recording, by slot: held arrays and traced values, and numbers."""
-    values = enumerate(strand.values)
-    came = {slot: v for slot, v in values if type(v) is not State and v is not LINK}
-    numbers = {slot: v for slot, v in came.items() if type(v) in NUMBERS}
-    return {slot: v for slot, v in came.items() if slot not in numbers}, numbers
 
 
 def _pull_back(call: Inside, *operands: Any) -> Any:

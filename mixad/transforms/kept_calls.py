@@ -8,6 +8,7 @@ from typing import Any
 from mixad import pytree
 from mixad.call.signature import Function
 from mixad.tape.backward import backward
+from mixad.tape.body import came_into
 from mixad.tape.operations import Called, results_of
 from mixad.tape.registers import as_register, may_share_memory, of_register, own_array
 from mixad.tape.segments import Run
@@ -16,7 +17,6 @@ from mixad.tape.tracer import Level, Tracer
 from mixad.transforms.inner_calls import (
     HandedOnError,
     Inside,
-    came_into,
     operation_of,
     push_tangent,
 )

@@ -24,11 +24,12 @@ from mixad.namespace.array import ArrayTracer
 from mixad.namespace.scipy_calls import function_called
 from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.tape.backward import Cotangent
+from mixad.tape.body import enter
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import is_compared_whole
-from mixad.tape.memory import array_as, join, noted_array
+from mixad.tape.memory import join, noted_array
 from mixad.tape.node import InputNode, library_beside
 from mixad.tape.tracer import (
     Level,
@@ -39,8 +40,7 @@ from mixad.tape.tracer import (
 )
 from mixad.transforms.returning import gradient, handed
 
-__all__ = ["Inputs", "Outputs", "call_lifted", "called", "check_scalar", "entered",
-           "in_structures", "lifted", "matching", "warn_if_constant"]  # fmt: skip
+__all__ = ["Inputs", "Outputs", "call_lifted", "called", "check_scalar", "in_structures", "lifted", "matching", "warn_if_constant"]  # fmt: skip
 
 
 class Inputs(NamedTuple):
@@ -169,21 +169,11 @@ def _traced(alone: frozenset[Level], level: Level, leaf: Any, position: int) -> 
     if isinstance(leaf, Tracer):
         if leaf.levels:
             check_alive(leaf)
-            return entered(leaf, level)
+            return enter(leaf, level, ArrayTracer)
         leaf = unwrapped(leaf)
     cell = _input_cell(level, leaf, position)
     traced = ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
     return noted_array(traced) if isinstance(leaf, np.ndarray) else traced
-
-
-def entered(value: Any, level: Level, *, weak: bool = False) -> Tracer:
-    """Return an array, or a tracer of transforms around, as a tracer of a level."""
-    alone = frozenset((level,))
-    if isinstance(value, Tracer):
-        origin = Origin(InputNode(level, value.origin), 0, alone | value.origin.levels)
-        return array_as(ArrayTracer(value.cell, origin), value)
-    cell = Cell.of(value, level.check, weak=weak)
-    return ArrayTracer(cell, Origin(InputNode(level, None), 0, alone))
 
 
 def _input_cell(level: Level, leaf: Any, position: int) -> Cell:

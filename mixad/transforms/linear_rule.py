@@ -19,16 +19,17 @@ import numpy as np
 
 from mixad.backends.arrays import Array, is_scalar, library_of
 from mixad.errors import TracerError
+from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.linearity import linear_results
 from mixad.tape.backward import backward
+from mixad.tape.body import enter
 from mixad.tape.cell import Cell
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import InputNode, RuleNode
 from mixad.tape.tangents import carry_forward
 from mixad.tape.tracer import Level, Origin, Tracer, stripped
 from mixad.tape.writing import WriteNode
-from mixad.transforms.lifting import entered
 from mixad.transforms.returning import owned
 
 __all__ = ["RecordedRule", "checked_rule", "trial"]
@@ -51,7 +52,7 @@ class RecordedRule(NamedTuple):
         """Call a rule on arrays as inputs of a level."""
         with Level(name) as own:
             pairs = zip(arrays, cells, strict=True)
-            seeds = [entered(array, own, weak=cell.kind.weak) for array, cell in pairs]
+            seeds = [enter(array, own, ArrayTracer, weak=cell.kind.weak) for array, cell in pairs]
             values = rule(seeds)
         return cls(own, [cast("InputNode", seed.origin.node) for seed in seeds], values)
 
@@ -66,7 +67,10 @@ class RecordedRule(NamedTuple):
         origins = [self._origin(value) for value in self.values]
         along = zip(*directions, strict=True)
         with Level(self.own.name, is_reverse=False) as own:
-            seeds = [tuple([None if t is None else entered(t, own) for t in ts]) for ts in along]
+            seeds = [
+                tuple([None if t is None else enter(t, own, ArrayTracer) for t in ts])
+                for ts in along
+            ]
             moving = [origin for origin in origins if origin is not None]
             duals = iter(carry_forward(self.own, own, moving, self.inputs, seeds))
             zero = (None,) * len(directions)

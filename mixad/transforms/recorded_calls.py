@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 from mixad import pytree
 from mixad.call.signature import Function
 from mixad.errors import TracerError
+from mixad.namespace.array import ArrayTracer
 from mixad.tape.backward import backward
+from mixad.tape.body import enter
 from mixad.tape.memory import share
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer
-from mixad.transforms.lifting import Inputs, Outputs, call_lifted, entered, matching
+from mixad.transforms.lifting import Inputs, Outputs, call_lifted, matching
 from mixad.transforms.returning import handed, returned, returned_aux, tangent_of
 
 __all__ = ["Carried", "Recorded", "recorded"]
@@ -74,7 +76,12 @@ class Recorded(NamedTuple):
         """Return each output with its tangents, as tracers of a level."""
         cells = self.inputs.cells
         seeds = [
-            tuple([None if t is None else entered(t, own, weak=cell.kind.weak) for t in tangents])
+            tuple(
+                [
+                    None if t is None else enter(t, own, ArrayTracer, weak=cell.kind.weak)
+                    for t in tangents
+                ]
+            )
             for cell, tangents in zip(cells, zip(*directions, strict=True), strict=True)
         ]
         level = self.level

@@ -1,0 +1,1 @@
+"""Loops of steps, with gradients: the body is recorded once and run again and again."""

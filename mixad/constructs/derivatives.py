@@ -1,0 +1,95 @@
+"""Derivatives of the bodies of loops: bodies again, so that every order is the same mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mixad.tape.backward import backward
+from mixad.tape.body import Body, enter
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.node import InputNode
+from mixad.tape.tangents import carry_forward
+from mixad.tape.tracer import Level, Tracer, stripped
+
+__all__ = ["pull_back", "push_forward"]
+
+
+def pull_back(
+    body: Body, operands: Sequence[Any], active: Sequence[int], gs: Sequence[Any]
+) -> list[Any]:
+    """Return the cotangents of some operands of a body; None where they are zero.
+
+    Parameters
+    ----------
+    body : Body
+        The function.
+    operands : sequence of array or Tracer
+        What it is given.
+    active : sequence of int
+        Which of these are differentiated.
+    gs : sequence
+        The cotangents of its results, None where they are zero.
+    """
+    with Level(body.name) as level:
+        given, nodes = _enter(body, operands, active, level)
+        outputs = body.compute(*given)
+    pairs = zip(outputs, gs, strict=True)
+    seeds = [(out.origin, g) for out, g in pairs if g is not None and _depends(out, level)]
+    found = backward(level, seeds, nodes)
+    shapes = [tuple(operands[at].shape) for at in active]
+    return [
+        None if each is None else broadcast_to(each.value, shape)
+        for each, shape in zip(found, shapes, strict=True)
+    ]
+
+
+def push_forward(
+    body: Body, operands: Sequence[Any], active: Sequence[int], tangents: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Return the results of a body, and their tangents; None where these are zero.
+
+    Parameters
+    ----------
+    body : Body
+        The function.
+    operands : sequence of array or Tracer
+        What it is given.
+    active : sequence of int
+        Which of these move.
+    tangents : sequence of array or Tracer
+        Along what.
+    """
+    with Level(body.name, is_reverse=False) as level:
+        given, nodes = _enter(body, operands, active, level)
+        outputs = body.compute(*given)
+    moving = [at for at, out in enumerate(outputs) if _depends(out, level)]
+    with Level(body.name, is_reverse=False) as own:
+        seeds = [(enter(tangent, own, body.kind),) for tangent in tangents]
+        origins = [outputs[at].origin for at in moving]
+        duals = dict(zip(moving, carry_forward(level, own, origins, nodes, seeds), strict=True))
+    values, found = list[Any](), list[Any]()
+    for at, out in enumerate(outputs):
+        dual = duals.get(at)
+        is_new = dual is not None and dual.value is not None
+        values.append(stripped(dual.value, own) if dual and is_new else stripped(out, level))
+        found.append(None if dual is None else _without(dual.tangents[0], own))
+    return values, found
+
+
+def _without(tangent: Any, level: Level) -> Any:
+    return None if tangent is None else stripped(tangent, level)
+
+
+def _enter(
+    body: Body, operands: Sequence[Any], active: Sequence[int], level: Level
+) -> tuple[list[Any], list[InputNode]]:
+    """Return operands with tracers of a level in some places, and the nodes of these."""
+    given = list(operands)
+    for at in active:
+        given[at] = enter(given[at], level, body.kind)
+    return given, [given[at].origin.node for at in active]
+
+
+def _depends(value: Any, level: Level) -> bool:
+    return isinstance(value, Tracer) and level in value.origin.levels

@@ -1,0 +1,351 @@
+"""Loops of steps: `scan`, `fori_loop`, `while_loop`, `map`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import NUMPY, Library
+from mixad.config import LOOP_MEMORY, show_bytes
+from mixad.constructs.loop import Loop, run_loop
+from mixad.constructs.recorded_body import RecordedBody, leaf_of, record_body, result_of
+from mixad.errors import TracerError
+from mixad.namespace.joining import stack
+from mixad.tape.node import Result, common_library, library_beside
+from mixad.tape.tracer import Tracer, plain
+
+__all__ = ["fori_loop", "map", "scan"]
+
+_map = map
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    *,
+    reverse: bool = False,
+    memory: int | None = None,
+) -> tuple[Any, Any]:
+    """Run a function over the steps of arrays, handing a carry from one step to the next.
+
+    The function is called once, on values whose elements are unknown, and what it does is compiled
+    and run in each step.  So it must do the same whatever these are.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(carry, x) -> (carry, y)``: the next carry, of the structure, shapes and dtypes of the
+        last, and what the step gives.  All traced values that it captures are differentiated.
+    init : array or pytree
+        The first carry.
+    xs : array or pytree, optional
+        Arrays of one length; each step takes a part of each, along the first axis.
+    length : int, optional
+        How many steps there are: needed without ``xs``.
+    reverse : bool
+        Whether the last part of ``xs`` is taken first.  ``ys`` are where their ``xs`` are.
+    memory : int, optional
+        Bytes of carries that are kept for the derivative; steps whose carries are not kept run
+        again.  By default what ``MIXAD_LOOP_MEMORY`` says, 1 GiB.
+
+    Returns
+    -------
+    carry : array or pytree
+        The last carry; ``init`` if there are no steps.
+    ys : array or pytree
+        What the steps give, side by side along a first axis.
+
+    Raises
+    ------
+    TracerError
+        If lengths or carries do not fit together, a step depends on elements in Python, or there is
+        not memory for two carries.
+
+    Examples
+    --------
+    >>> import mixad, numpy as np
+    >>> def step(total, x):
+    ...     total = total + x
+    ...     return total, total * x
+    >>> mixad.scan(step, 0.0, np.asarray([1.0, 2.0, 3.0]))
+    (array(6.), array([ 1.,  6., 18.]))
+    """
+    leaves, structure = pytree.flatten(xs)
+    given = [leaf_of(leaf, "mixad.scan: xs") for leaf in leaves]
+    count = _length_of("scan", given, length)
+
+    def call(carry: Any, parts: Sequence[Any]) -> Any:
+        return f(carry, pytree.unflatten(structure, parts))
+
+    return _loop("scan", call, init, given, count, reverse=reverse, memory=memory)
+
+
+def fori_loop(
+    lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_val: Any, *,
+    memory: int | None = None,
+) -> Any:  # fmt: skip
+    """Run a function for each whole number of a range, handing a value from one step to the next.
+
+    Parameters
+    ----------
+    lower, upper : int
+        The range, whose end is not in it.
+    body_fun : callable
+        ``body_fun(i, value) -> value``; what holds for the function of `scan` holds for it.
+    init_val : array or pytree
+        The first value.
+    memory : int, optional
+        As for `scan`.
+
+    Returns
+    -------
+    array or pytree
+        The last value.
+
+    Raises
+    ------
+    TracerError
+        As for `scan`.
+
+    Examples
+    --------
+    >>> import mixad
+    >>> mixad.fori_loop(1, 6, lambda i, x: x * i, 1.0)
+    array(120.)
+    """
+    numbers = np.arange(_whole("fori_loop", "lower", lower), _whole("fori_loop", "upper", upper))
+
+    def call(value: Any, parts: Sequence[Any]) -> Any:
+        return body_fun(parts[0], value), None
+
+    return _loop("fori_loop", call, init_val, [numbers], len(numbers), memory=memory)[0]
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """Return what a function gives for each part of arrays along their first axis, one by one.
+
+    Parameters
+    ----------
+    f : callable
+        Of a part of each of ``xs``.
+    xs : array or pytree
+        Arrays of one length.
+
+    Returns
+    -------
+    array or pytree
+        What it gives, side by side along a first axis.
+
+    Raises
+    ------
+    TracerError
+        As for `scan`.
+
+    Examples
+    --------
+    >>> import mixad, numpy as np
+    >>> mixad.map(lambda row: row @ row, np.asarray([[1.0, 2.0], [3.0, 4.0]]))
+    array([ 5., 25.])
+    """
+    return scan(lambda carry, x: (carry, f(x)), None, xs)[1]
+
+
+def _loop(
+    name: str,
+    call: Callable[[Any, Sequence[Any]], Any],
+    init: Any,
+    xs: Sequence[Any],
+    length: int,
+    *,
+    reverse: bool = False,
+    memory: int | None = None,
+) -> tuple[Any, Any]:
+    """Run a loop over parts of arrays; return the last carry, and what the steps give."""
+    leaves, structure = pytree.flatten(init)
+    carries = [leaf_of(leaf, f"mixad.{name}: the carry") for leaf in leaves]
+    library = _library_of(name, [*carries, *xs])
+    if library is None or not library.is_lazy:
+        found = _recorded(name, call, carries, structure, xs, leaves)
+        if found is not None:
+            recorded, carries = found
+            return _run(name, recorded, carries, structure, xs, length, reverse, memory)
+    return _run_in_python(name, call, init, xs, length, reverse)
+
+
+def _run(
+    name: str,
+    recorded: RecordedBody,
+    carries: Sequence[Any],
+    structure: pytree.Structure,
+    xs: Sequence[Any],
+    length: int,
+    reverse: bool,
+    memory: int | None,
+) -> tuple[Any, Any]:
+    """Run a recorded body; return the last carry, and what the steps give."""
+    arguments = [*carries, *xs, *recorded.captured]
+    levels = [level for each in arguments if isinstance(each, Tracer) for level in each.levels]
+    room = _room(name, recorded.body.results[: len(carries)], length, memory)
+    is_kept = length <= room and any(level.is_reverse for level in levels)
+    keeps = "too" if is_kept else "nothing"
+    loop = Loop(recorded.body, len(carries), len(xs), length, reverse, keeps, room)
+    values = run_loop(loop, arguments)
+    count = len(recorded.body.results)
+    pair = pytree.unflatten(recorded.structure, _map(_without_tracer, values[:count]))
+    return pair[0], pair[1]
+
+
+def _recorded(
+    name: str,
+    call: Callable[[Any, Sequence[Any]], Any],
+    carries: list[Any],
+    structure: pytree.Structure,
+    xs: Sequence[Any],
+    leaves: Sequence[Any],
+) -> tuple[RecordedBody, list[Any]] | None:
+    """Return the body of a loop, and the carries that it begins with; None if it cannot be one."""
+    parts = [result_of(x) for x in xs]
+    parts = [part._replace(shape=part.shape[1:]) for part in parts]
+    count = len(carries)
+
+    def on(*values: Any) -> Any:
+        pair = call(pytree.unflatten(structure, values[:count]), values[count:])
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TracerError(
+                f"mixad.{name}: the function must return a pair (carry, y), it returned a "
+                f"{type(pair).__name__}: write None for y if there is none"
+            )
+        _check_structure(name, structure, pair[0])
+        return pair
+
+    results = [result_of(carry) for carry in carries]
+    found = record_body(name, on, [*results, *parts])
+    if found is None:
+        return None
+    promoted = [
+        _promoted(carry, result, leaf)
+        for carry, result, leaf in zip(carries, found.body.results, leaves, strict=False)
+    ]
+    if any(new is not old for new, old in zip(promoted, carries, strict=True)):
+        carries, results = promoted, [result_of(carry) for carry in promoted]
+        found = record_body(name, on, [*results, *parts])
+        if found is None:
+            return None
+    for before, after in zip(results, found.body.results, strict=False):
+        if (before.shape, before.kind.type) != (after.shape, after.kind.type):
+            raise TracerError(
+                f"mixad.{name}: a carry of shape {before.shape} and dtype "
+                f"{_dtype_of(before)} becomes one of shape {after.shape} and dtype "
+                f"{_dtype_of(after)}: begin with an array like the latter, or convert what the "
+                "function returns"
+            )
+    again = record_body(name, on, [*results, *parts])
+    if again is None or not found.is_alike(again):
+        raise TracerError(
+            f"mixad.{name}: the function does something else when it is called again: it is called "
+            "once for all steps, so give it what changes (random numbers, a counter) as xs or in "
+            "the carry"
+        )
+    return found, carries
+
+
+def _promoted(carry: Any, result: Result, leaf: Any) -> Any:
+    """Return a carry that began as a Python number in the dtype that a step gives it."""
+    if type(leaf) not in (int, float, bool) or carry.dtype == result.kind.type.dtype:
+        return carry
+    return result.kind.library.asarray(leaf, result.kind.type, result.device)
+
+
+def _dtype_of(result: Result) -> Any:
+    return result.kind.library.dtype_of(result.kind.type)
+
+
+def _check_structure(name: str, structure: pytree.Structure, carry: Any) -> None:
+    own = pytree.flatten(carry)[1]
+    if own is not structure and own != structure:
+        raise TracerError(
+            f"mixad.{name}: the carry has the structure {structure}, the function returns one of "
+            f"{own}: both must be alike"
+        )
+
+
+def _length_of(name: str, xs: Sequence[Any], length: int | None) -> int:
+    """Return how many steps there are."""
+    if any(not x.shape for x in xs):
+        raise TracerError(f"mixad.{name}: xs contains a number: steps take parts along an axis")
+    lengths = [int(x.shape[0]) for x in xs]
+    if length is not None:
+        lengths.append(_whole(name, "length", length))
+    if not lengths:
+        raise TracerError(f"mixad.{name}: how many steps there are is not known: pass xs or length")
+    if len(set(lengths)) > 1:
+        raise TracerError(
+            f"mixad.{name}: arrays of {' and '.join(_map(str, dict.fromkeys(lengths)))} steps: xs "
+            "and length must be of one length"
+        )
+    return lengths[0]
+
+
+def _whole(name: str, what: str, number: Any) -> int:
+    """Return a whole number that says how many steps there are."""
+    if isinstance(number, Tracer):
+        raise TracerError(
+            f"mixad.{name}: {what} is a traced value: how many steps there are must be known; "
+            "mixad.while_loop runs for as long as a predicate holds"
+        )
+    try:
+        return int(number.__index__())
+    except AttributeError:
+        raise TracerError(f"mixad.{name}: {what} is {number!r}, no whole number") from None
+
+
+def _room(name: str, carries: Sequence[Result], length: int, memory: int | None) -> int:
+    """Return how many carries may be kept."""
+    limit = LOOP_MEMORY.read() if memory is None else memory
+    sizes = [int(np.prod(each.shape)) * each.kind.type.dtype.itemsize for each in carries]
+    bytes_ = sum(sizes)
+    if not bytes_ or length * bytes_ <= limit:
+        return max(length, 1)
+    if limit < 2 * bytes_:
+        raise TracerError(
+            f"mixad.{name}: memory={limit} has no room for two carries, which take "
+            f"{show_bytes(2 * bytes_)} ({2 * bytes_} bytes)"
+        )
+    return int(limit // bytes_)
+
+
+def _library_of(name: str, values: Sequence[Any]) -> Library | None:
+    """Return the library of arrays; None without any."""
+    return common_library(f"mixad.{name}", values) if values else None
+
+
+def _without_tracer(value: Any) -> Any:
+    """Return a result: what is no float has no derivative."""
+    if not isinstance(value, Tracer) or value.kind.type.is_inexact:
+        return value
+    return plain(value)
+
+
+def _run_in_python(
+    name: str,
+    call: Callable[[Any, Sequence[Any]], Any],
+    carry: Any,
+    xs: Sequence[Any],
+    length: int,
+    reverse: bool,
+) -> tuple[Any, Any]:
+    """Run the steps of a loop one by one, each recorded as any other operation."""
+    found: list[Any] = []
+    for at in reversed(range(length)) if reverse else range(length):
+        carry, y = call(carry, [x[at, ...] for x in xs])
+        found.append(y)
+    if not found:
+        raise TracerError(f"mixad.{name}: without steps nobody tells what they give")
+    if reverse:
+        found.reverse()
+    return carry, pytree.tree_map(lambda *ys: stack(ys), *found)

@@ -1,0 +1,136 @@
+"""The body of a loop, recorded: the user's function becomes a function of arrays.
+
+It is called once on values whose elements are unknown.  What it does with them is done in each
+step; what it captures is an argument of the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import describe_array, is_array, is_number, library_of
+from mixad.errors import TracerError
+from mixad.namespace.array import ArrayTracer
+from mixad.namespace.unknown_array import UnknownArray
+from mixad.scalar.dtypes import element_type_of
+from mixad.tape.body import Body, came_into
+from mixad.tape.cell import kind_of
+from mixad.tape.constant import unwrapped
+from mixad.tape.held import Held
+from mixad.tape.node import Result
+from mixad.tape.registers import array_like, have_same_bits
+from mixad.tape.states import State, initial_state
+from mixad.tape.strand import NotRecordedError, Strand
+from mixad.tape.tracer import Level, Tracer
+
+__all__ = ["RecordedBody", "leaf_of", "record_body", "result_of"]
+
+
+class RecordedBody(NamedTuple):
+    """A body and what it captures.
+
+    Attributes
+    ----------
+    body : Body
+        Of its inputs and what it captures.
+    captured : list of array or Tracer
+        That.
+    structure : Structure
+        Of what the function returns.
+    """
+
+    body: Body
+    captured: list[Any]
+    structure: pytree.Structure
+
+    def is_alike(self, other: RecordedBody) -> bool:
+        """Whether another recording does the same with the same values."""
+        return self.body is other.body and all(map(_are_same, self.captured, other.captured))
+
+
+def leaf_of(value: Any, what: str) -> Any:
+    """Return a leaf of what a loop is given as an array or a traced value."""
+    value = unwrapped(value)
+    if isinstance(value, Tracer) or (is_array(value) and not isinstance(value, np.generic)):
+        return value
+    if is_number(value):
+        return np.asarray(value)
+    raise TracerError(
+        f"{what} contains a {type(value).__name__}: loops carry arrays and numbers; let the "
+        "function capture what else it reads"
+    )
+
+
+def result_of(value: Any) -> Result:
+    """Return what is known of an array or a traced value without its elements."""
+    if isinstance(value, Tracer):
+        return Result(value.shape, value.kind, value.device)
+    kind = kind_of(element_type_of(value.dtype), library_of(value))
+    return Result(tuple(value.shape), kind, getattr(value, "device", None))
+
+
+def record_body(
+    name: str, call: Callable[..., Any], inputs: Sequence[Result]
+) -> RecordedBody | None:
+    """Call a function on values that stand for inputs; return what it does.
+
+    None if it does what is not known to be the same for other values.
+
+    Parameters
+    ----------
+    name : str
+        What calls it, for messages.
+    call : callable
+        Of a traced value for each input, returns a pytree.
+    inputs : sequence of Result
+        What the inputs are.
+    """
+    arrays = [array_like(each.shape, each.kind, each.device) for each in inputs]
+    with Level(name, is_reverse=False, differentiates=False) as level:
+        level.check, level.unknown = "off", UnknownArray.of
+        states = tuple([State(each.kind, each.shape) for each in inputs])
+        key = "body", tuple(map(describe_array, arrays)), name
+        state = initial_state(key, states)
+        strand = Strand(level, state, arrays, _no_node, ArrayTracer, _no_run)
+        try:
+            leaves, structure = pytree.flatten(call(*strand.tracers_of_inputs()))
+            slots = [strand.slot_of(_returned(leaf, name)) for leaf in leaves]
+        except NotRecordedError:
+            return None
+        finally:
+            strand.stop()
+        if strand.is_left:
+            return None
+        body = Body.of_recording(strand, slots, ArrayTracer)
+        came, _ = came_into(strand)
+        captured = [_captured(value) for value in list(came.values())[len(inputs) :]]
+        strand.end()
+    return RecordedBody(body, captured, structure)
+
+
+def _returned(leaf: Any, name: str) -> Any:
+    leaf = leaf_of(leaf, f"mixad.{name}: what the function returns")
+    return leaf.source if type(leaf) is UnknownArray else leaf
+
+
+def _captured(value: Any) -> Any:
+    return value.array if type(value) is Held else value
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Whether two captured values are one, or arrays of the same elements."""
+    if isinstance(one, Tracer) or isinstance(other, Tracer):
+        return isinstance(one, Tracer) and isinstance(other, Tracer)
+    return one is other or have_same_bits(one, other)
+
+
+def _no_node(index: int) -> Tracer:
+    raise AssertionError("a body has no nodes")
+
+
+def _no_run(strand: Strand) -> Any:
+    raise AssertionError("a body has no values")

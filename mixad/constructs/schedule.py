@@ -1,0 +1,46 @@
+"""Which carries of a loop are kept where there is no room for all: the binomial schedule.
+
+Griewank and Walther, "Algorithm 799: Revolve", ACM TOMS 26 (2000).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+
+__all__ = ["Schedule"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a loop is taken back with room for so many carries, that of its first step included.
+
+    Attributes
+    ----------
+    room : int
+        At least 1.
+    """
+
+    room: int
+
+    def repetitions(self, steps: int) -> int:
+        """Return how often a step runs again at most."""
+        found = 0
+        while _reach(self.room, found) < steps:
+            found += 1
+        return found
+
+    def steps_again(self, steps: int) -> int:
+        """Return how many steps run again in all, until each has begun with its carries."""
+        r = self.repetitions(steps)
+        return r * steps - comb(self.room + r, r - 1) if r else 0
+
+    def advance(self, steps: int) -> int:
+        """Return after how many steps the next carries are kept: of more than one step."""
+        r = self.repetitions(steps)
+        return max(_reach(self.room, r - 2), steps - _reach(self.room - 1, r), 1)
+
+
+def _reach(room: int, repetitions: int) -> int:
+    """Return how many steps can be taken back if each runs again so often."""
+    return comb(room + repetitions, room) if repetitions >= 0 else 0

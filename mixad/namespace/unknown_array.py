@@ -1,0 +1,223 @@
+"""What stands for the elements of a traced value in the body of a loop, where they are unknown.
+
+A body is recorded once and runs with other values in each step.  What is computed of elements
+without a derivative (comparisons, indices, orders) is recorded there, too.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mixad.errors import TracerError
+from mixad.namespace.array import ArrayTracer
+from mixad.namespace.elementwise import elementwise, is_operand
+from mixad.namespace.module import exchanged
+from mixad.tape.opaque import apply_opaque
+from mixad.tape.operations import Operation
+from mixad.tape.strand import NotRecordedError, Strand
+
+__all__ = ["UnknownArray"]
+
+_Method = Callable[[Any, Any], Any]
+
+
+def _elementwise(op: str, *, is_reflected: bool = False) -> _Method:
+    """Return an operator whose results are booleans or whole numbers."""
+    operation = Operation(partial(elementwise, op))
+
+    def method(self: Any, other: Any) -> Any:
+        if not is_operand(other):
+            return NotImplemented
+        operands = (other, self.source) if is_reflected else (self.source, other)
+        return self.strand.applied(operation, tuple(map(_source, operands)))
+
+    return method
+
+
+class UnknownArray(ArrayTracer):
+    """The elements of a traced value, which has no derivative here.
+
+    Attributes
+    ----------
+    source : ArrayTracer
+        The traced value.
+    """
+
+    __slots__ = ("source",)
+    source: ArrayTracer
+    strand: Strand
+
+    @classmethod
+    def of(cls, tracer: Any) -> UnknownArray:
+        """Return what stands for the elements of a value."""
+        if type(tracer) is cls:
+            return tracer
+        found: UnknownArray = object.__new__(cls)
+        found.strand, found.slot, found.state = tracer.strand, tracer.slot, tracer.state
+        found.source = tracer
+        return found
+
+    def without_derivative(self) -> Any:
+        """Return the value as it is recorded without a derivative."""
+        if not self.kind.type.is_float:
+            return self.source
+        return self.strand.applied(_STOPPED, (self.source,))
+
+    __lt__, __le__, __gt__, __ge__ = map(_elementwise, ("lt", "le", "gt", "ge"))
+    __eq__, __ne__ = _elementwise("eq"), _elementwise("ne")  # type: ignore[assignment]
+    __and__, __or__, __xor__ = map(_elementwise, ("and", "or", "xor"))
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __lshift__, __rshift__ = _elementwise("shl"), _elementwise("shr")
+    __rlshift__ = _elementwise("shl", is_reflected=True)
+    __rrshift__ = _elementwise("shr", is_reflected=True)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __invert__(self) -> Any:
+        return self.strand.applied(_INVERTED, (self.source,))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._call(operator.getitem, (self, key), {})
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        op = _TESTS.get(ufunc)
+        if op is not None and method == "__call__" and not options:
+            return self.strand.applied(op, tuple(map(_source, operands)))
+        function = ufunc if method == "__call__" else getattr(ufunc, method)
+        if _has_derivative(operands):
+            given = tuple(exchanged(_source, operands))
+            return ArrayTracer.__array_ufunc__(self.source, ufunc, method, *given, **options)
+        return self._call(function, operands, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if _has_derivative((args, kwargs)):
+            given = exchanged(_source, args), exchanged(_source, kwargs)
+            return ArrayTracer.__array_function__(self.source, function, types, *given)
+        return self._call(function, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(_array_like(self), name):
+            return super().__getattr__(name)
+        if not callable(getattr(_array_like(self), name)):
+            return self._call(operator.attrgetter(name), (self,), {})
+        return partial(self._call_method, name)
+
+    def _call_method(self, name: str, *args: Any, **options: Any) -> Any:
+        return self._call(_method, (name, self, *args), options)
+
+    def _call(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Record a function of the library, which gives what has no derivative."""
+        given = tuple(exchanged(_source, tuple(args))), dict(exchanged(_source, dict(kwargs)))
+        return self.strand.call(apply_opaque, function, *given, is_primitive=True)
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
+        """Return the elements as another dtype."""
+        return self._call_method("astype", dtype, *args, **options)
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        """Return the elements in another shape."""
+        return self._call_method("reshape", *shape, **options)
+
+    def sum(self, *args: Any, **options: Any) -> Any:
+        """Return sums of elements."""
+        return self._call_method("sum", *args, **options)
+
+    def mean(self, *args: Any, **options: Any) -> Any:
+        """Return means of elements."""
+        return self._call_method("mean", *args, **options)
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        """The elements with axes in reverse order."""
+        return self._call(np.transpose, (self,), {})
+
+    def __bool__(self) -> bool:
+        raise self._unknown("bool()", "write mixad.cond(predicate, f, g, x), numpy.where, or")
+
+    def __int__(self) -> NoReturn:
+        raise self._unknown("int()", "use it as an index, a[i], or in")
+
+    def __index__(self) -> NoReturn:
+        raise self._unknown("a whole number", "write np.take(a, i, axis=0) for a[i], or")
+
+    def __float__(self) -> NoReturn:
+        raise self._unknown("float()", "keep it as an array, or write")
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __repr__(self) -> str:
+        return f"<elements of shape {self.shape} that another step of a loop has others of>"
+
+    def _unknown(self, what: str, instead: str) -> TracerError:
+        """Return why Python cannot be told an element; leave the body where a library asks."""
+        frame = sys._getframe(2)
+        while frame is not None and frame.f_globals["__name__"] in _ASKED:
+            frame = frame.f_back  # type: ignore[assignment]
+        if frame is not None and frame.f_globals["__name__"].split(".")[0] in _LIBRARIES:
+            return NotRecordedError(f"{what} of a value in the body of a loop")
+        return TracerError(
+            f"{what} of a value that another step of the loop computes anew: the body is recorded "
+            f"once, so {instead} a function decorated with @mixad.broadcast; mixad.while_loop runs "
+            "for as long as a predicate holds"
+        )
+
+
+def _source(value: Any) -> Any:
+    """Return the traced value whose elements are meant; others as they are."""
+    return value.source if type(value) is UnknownArray else value
+
+
+def _has_derivative(tree: Any) -> bool:
+    """Whether there is a traced value of floats among arguments, beside elements."""
+    found: list[Any] = []
+    exchanged(found.append, tree if isinstance(tree, tuple) else (tree,))
+    return any(type(each) is ArrayTracer and each.kind.type.is_float for each in found)
+
+
+def _array_like(value: UnknownArray) -> Any:
+    return value.kind.library.xp.empty(0)
+
+
+def _method(name: str, array: Any, *args: Any, **options: Any) -> Any:
+    """Return what a method of an array gives."""
+    return getattr(array, name)(*args, **options)
+
+
+def _stop(x: Any) -> Any:
+    return apply_opaque(_elements, (x,), {})
+
+
+def _elements(x: Any) -> Any:
+    return x
+
+
+def _invert(x: Any) -> Any:
+    return elementwise("not", x)
+
+
+_STOPPED = Operation(_stop, is_kernel=False, is_primitive=True)
+_INVERTED = Operation(_invert)
+_TESTS = {
+    ufunc: Operation(partial(elementwise, op))
+    for ufunc, op in {
+        np.isnan: "isnan", np.isinf: "isinf", np.isfinite: "isfinite", np.signbit: "signbit",
+        np.less: "lt", np.less_equal: "le", np.greater: "gt", np.greater_equal: "ge",
+        np.equal: "eq", np.not_equal: "ne",
+    }.items()
+}  # fmt: skip
+"""Ufuncs that give booleans, as what is recorded of them."""
+
+_ASKED = frozenset({__name__, "mixad.tape.tracer", "mixad.namespace.array"})
+"""Modules through which Python asks for an element."""
+
+_LIBRARIES = frozenset({"mixad", "numpy", "torch", "array_api_compat", "scipy"})

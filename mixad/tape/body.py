@@ -1,0 +1,172 @@
+"""Recordings as functions of arrays: what a loop runs in each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mixad.backends.arrays import Library, describe_array
+from mixad.tape.cell import Cell
+from mixad.tape.journal import Journal
+from mixad.tape.making import make_together
+from mixad.tape.memory import array_as, noted_array
+from mixad.tape.node import InputNode, Result
+from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation, Static, results_of
+from mixad.tape.plan import Plan
+from mixad.tape.registers import have_same_bits
+from mixad.tape.states import State
+from mixad.tape.strand import Strand
+from mixad.tape.strand_plan import plan_of
+from mixad.tape.tracer import Level, Origin, Tracer, journal_of
+
+__all__ = ["Body", "came_into", "enter", "perform"]
+
+Steps: TypeAlias = Iterable[tuple[Any, Operation, Sequence[Any]]]
+"""What is done: the place of each result, the operation, and the places of its operands."""
+
+
+def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Return what came into a recording, by slot: held arrays and traced values, and numbers."""
+    values = enumerate(strand.values)
+    came = {slot: v for slot, v in values if type(v) is not State and v is not LINK}
+    numbers = {slot: v for slot, v in came.items() if type(v) in NUMBERS}
+    return {slot: v for slot, v in came.items() if slot not in numbers}, numbers
+
+
+def perform(steps: Steps, done: dict[Any, Any]) -> None:
+    """Do operations in order; put each result beside the values that they read."""
+    rest: list[Any] = []
+    for place, operation, given in steps:
+        if operation is not FURTHER:
+            rest = results_of(_performed(operation, [done[at] for at in given]))
+        done[place] = rest.pop(0)
+
+
+def _performed(operation: Operation, operands: Sequence[Any]) -> Any:
+    """Return what an operation gives; note what it does where that is noted."""
+    traced = [each for each in operands if isinstance(each, Tracer)]
+    journal = journal_of(frozenset(chain.from_iterable(each.origin.levels for each in traced)))
+    if journal is None:
+        return operation.compute(*operands)
+    return journal.perform(operation, operands)
+
+
+def enter(value: Any, level: Level, kind: type[Tracer], *, weak: bool = False) -> Tracer:
+    """Return an array, or a tracer of transforms around, as a tracer of a level."""
+    alone = frozenset((level,))
+    if isinstance(value, Tracer):
+        origin = Origin(InputNode(level, value.origin), 0, alone | value.origin.levels)
+        return array_as(kind(value.cell, origin), value)
+    cell = Cell.of(value, level.check, weak=weak)
+    return kind(cell, Origin(InputNode(level, None), 0, alone))
+
+
+class Body(Static):
+    """A function of arrays that does the same operations whatever their elements are.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    compute : callable
+        Of arrays or traced values, returns a list of these.
+    results : sequence of Result
+        What it returns.
+    kind : type
+        Of tracers.
+
+    Attributes
+    ----------
+    derived : dict
+        Its derivatives, by what is asked of them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        compute: Callable[..., Sequence[Any]],
+        results: Sequence[Result],
+        kind: type[Tracer],
+    ) -> None:
+        self.name = name
+        self.compute = compute
+        self.results = tuple(results)
+        self.kind = kind
+        self.derived: dict[Hashable, Body] = {}
+        self._plans: dict[Any, Plan | None] = {}
+
+    @classmethod
+    def of_recording(cls, strand: Strand, outputs: Sequence[int], kind: type[Tracer]) -> Body:
+        """Return what was recorded as a function of what came in, numbers excepted.
+
+        Recordings of the same operations have one.
+        """
+        came, numbers = came_into(strand)
+        told = tuple([(slot, type(v), _bits(v)) for slot, v in numbers.items()])
+        key = cls, tuple(outputs), told
+        found: Body | None = strand.state.plans.get(key)
+        if found is None:
+            steps, slots = list(strand.steps()), list(came)
+
+            def compute(*operands: Any) -> list[Any]:
+                done = {**numbers, **dict(zip(slots, operands, strict=True))}
+                perform(steps, done)
+                return [done[slot] for slot in outputs]
+
+            found = cls(strand.level.name, compute, [strand.result(s) for s in outputs], kind)
+            strand.state.keep(key, found)
+        return found
+
+    def plan(self, arrays: Sequence[Any], library: Library) -> Plan | None:
+        """Return what computes the results of arrays like these; None if they are to be asked for.
+
+        Parameters
+        ----------
+        arrays : sequence of array
+            As registers hold them.
+        library : Library
+            Of the arrays.
+        """
+        layout = tuple(map(describe_array, arrays))
+        if layout not in self._plans:
+            self._plans[layout] = self._planned(arrays, library)
+        return self._plans[layout]
+
+    def _planned(self, arrays: Sequence[Any], library: Library) -> Plan | None:
+        """Make the plan of what the operations do on nodes."""
+        with Level(self.name, is_reverse=False, differentiates=False) as level:
+            level.check, level.unknown = "off", _no_value
+            entered = {id(array): (at, array) for at, array in enumerate(arrays)}
+            journal = level.journal = Journal(entered, arrays.__getitem__)
+            alone, given = frozenset((level,)), list[Tracer]()
+            for register, array in enumerate(arrays):
+                cell = Cell.of(array, "off")
+                journal.name(cell, register)
+                origin = Origin(InputNode(level, None), 0, alone)
+                given.append(noted_array(self.kind(cell, origin)))
+            found = self.compute(*given)
+            cells = [each.cell for each in found if isinstance(each, Tracer)]
+            make_together(cells)
+            values = [each.cell.value if isinstance(each, Tracer) else each for each in found]
+            registers = [
+                journal.register(each.cell) if isinstance(each, Tracer) else journal.constant(each)
+                for each in found
+            ]
+        if level.looks:
+            return None
+        plan = plan_of(journal, arrays, [], registers, library, self.kind, compiles=True)
+        if plan is None:
+            return None
+        made, _ = plan.run(arrays, (), warns=False)
+        return plan if all(map(have_same_bits, made, values)) else None
+
+
+def _no_value(tracer: Tracer) -> Any:
+    raise AssertionError("on nodes there are values")
+
+
+def _bits(number: Any) -> bytes:
+    return np.asarray(number).tobytes()

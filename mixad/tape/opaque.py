@@ -1,0 +1,120 @@
+"""Values that have no derivative, in the body of a loop: traced, since another step has others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from mixad.backends.arrays import as_array, is_array
+from mixad.errors import TracerError
+from mixad.tape.cell import Cell
+from mixad.tape.node import ConstantNode, Result
+from mixad.tape.registers import may_share_memory, own_array
+from mixad.tape.tracer import (
+    Origin,
+    Tracer,
+    bodies_among,
+    elements_of,
+    journal_of,
+    levels_of,
+    plain,
+)
+from mixad.tape.values_rule import ValuesRule
+
+__all__ = ["apply_opaque", "followed"]
+
+
+def followed(output: Tracer) -> Any:
+    """Return an output of a kernel: one of floats as it is, others without a derivative."""
+    if output.cell.type.is_float:
+        return output
+    bodies = bodies_among(output.origin.levels)
+    if not bodies:
+        return plain(output)
+    return type(output)(output.cell, output.origin._replace(levels=bodies))
+
+
+def apply_opaque(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Return what a library's function gives, which has no derivative; record it in bodies of loops.
+
+    Parameters
+    ----------
+    function : callable
+        Of arrays; its results are arrays or numbers, whose shapes depend on shapes alone.
+    args, kwargs : sequence, mapping
+        What it is given: traced values, also in tuples and lists, arrays and other things.
+    """
+    operands: list[Any] = []
+    template = _split((tuple(args), dict(kwargs)), operands)
+
+    def evaluate(xp: Any, *arrays: Any) -> tuple[Any, ...]:
+        args, kwargs = _filled(template, iter(arrays))
+        found = function(*args, **kwargs)
+        return tuple(map(as_array, found if isinstance(found, (tuple, list)) else (found,)))
+
+    tracers = [each for each in operands if isinstance(each, Tracer)]
+    values = evaluate(None, *map(elements_of, operands))
+    levels = bodies_among(levels_of(tracers))
+    shapes = [tuple(value.shape) for value in values]
+    name = getattr(function, "__name__", "a function")
+
+    def evaluate_alike(xp: Any, *arrays: Any) -> tuple[Any, ...]:
+        found = evaluate(xp, *arrays)
+        if [tuple(value.shape) for value in found] != shapes:
+            raise TracerError(
+                f"{name} gives arrays of other shapes in another step of a loop: each step must "
+                "have the shapes of the first; write np.where, or a kernel, for what is selected"
+            )
+        # A view of what is given would be one of what another step overwrites.
+        return tuple([_own(value, arrays) for value in found])
+
+    cells = tuple([Cell.of(value, "off") for value in values])
+    journal = journal_of(levels)
+    if journal is not None:
+        rule = ValuesRule(name, evaluate_alike, (), is_total=True)
+        journal.evaluated(
+            rule, {}, [a.cell if isinstance(a, Tracer) else a for a in operands], cells
+        )
+    node = ConstantNode(*[Result(cell.shape, cell.kind, cell.device) for cell in cells])
+    results = [type(tracers[0])(c, Origin(node, k, levels)) for k, c in enumerate(cells)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+_OPERAND = object()
+"""Stands for an operand among arguments."""
+
+
+def _split(value: Any, operands: list[Any]) -> Any:
+    """Return arguments without what is an operand, which is added to a list."""
+    if isinstance(value, Tracer) or is_array(value):
+        operands.append(value)
+        return _OPERAND
+    if type(value) in (tuple, list):
+        return type(value)([_split(each, operands) for each in value])
+    if type(value) is dict:
+        return {name: _split(each, operands) for name, each in value.items()}
+    if type(value) is slice:
+        return slice(*[_split(each, operands) for each in (value.start, value.stop, value.step)])
+    return value
+
+
+def _filled(value: Any, operands: Iterable[Any]) -> Any:
+    """Return arguments with operands in their places."""
+    left = iter(operands)
+    if value is _OPERAND:
+        return next(left)
+    if type(value) in (tuple, list):
+        return type(value)([_filled(each, left) for each in value])
+    if type(value) is dict:
+        return {name: _filled(each, left) for name, each in value.items()}
+    if type(value) is slice:
+        return slice(*[_filled(each, left) for each in (value.start, value.stop, value.step)])
+    return value
+
+
+def _own(value: Any, arrays: Sequence[Any]) -> Any:
+    """Return a value that shares no memory with arrays."""
+    is_view = any(may_share_memory(value, array) for array in arrays)
+    return own_array(value, tuple(value.shape)) if is_view else value
