@@ -244,7 +244,10 @@ def _recorded(
                 f"{_dtype_of(after)}: begin with an array like the latter, or convert what the "
                 "function returns"
             )
-    again = record_body(name, on, [*results, *parts])
+    inputs = [*results, *parts]
+    again = record_body(name, on, inputs)
+    if again is not None and not found.is_alike(again):  # what is new may be recorded otherwise
+        found, again = again, record_body(name, on, inputs)
     if again is None or not found.is_alike(again):
         raise TracerError(
             f"mixad.{name}: the function does something else when it is called again: it is called "

@@ -13,7 +13,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import describe_array, is_array, is_number, library_of
-from mixad.errors import TracerError
+from mixad.errors import MixadError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.unknown_array import UnknownArray
 from mixad.scalar.dtypes import element_type_of
@@ -97,9 +97,13 @@ def record_body(
         state = initial_state(key, states)
         strand = Strand(level, state, arrays, _no_node, ArrayTracer, _no_run)
         try:
-            leaves, structure = pytree.flatten(call(*strand.tracers_of_inputs()))
+            leaves, structure = pytree.flatten(call(*map(_given, strand.tracers_of_inputs())))
             slots = [strand.slot_of(_returned(leaf, name)) for leaf in leaves]
         except NotRecordedError:
+            return None
+        except MixadError:
+            raise
+        except Exception:  # of values that stand for others, or the user's: running it tells
             return None
         finally:
             strand.stop()
@@ -110,6 +114,11 @@ def record_body(
         captured = [_captured(value) for value in list(came.values())[len(inputs) :]]
         strand.end()
     return RecordedBody(body, captured, structure)
+
+
+def _given(tracer: Tracer) -> Any:
+    """Return what a body is called with: what is no float has no derivative."""
+    return tracer if tracer.kind.type.is_inexact else UnknownArray.of(tracer)
 
 
 def _returned(leaf: Any, name: str) -> Any:

@@ -19,10 +19,10 @@ from mixad.scalar.dtypes import element_type_of
 from mixad.tape.constant import unwrapped
 from mixad.tape.memory import share
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
-from mixad.tape.tracer import Tracer
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["basic_axes", "basic_key", "gather", "getitem", "is_selection", "of_positions",
-           "part_along", "part_of", "positions_of", "scatter_add", "take", "take_along_axis",
+           "part_along", "part_of", "positions_of", "scatter_add", "selected", "take", "take_along_axis",
            "view_key", "without_constants", "without_lists"]  # fmt: skip
 
 _Key = tuple[Any, ...]
@@ -36,8 +36,15 @@ def getitem(x: Any, key: Any) -> Any:
     """
     keys = key if isinstance(key, tuple) else (key,)
     if any(map(is_selection, keys)):
-        return gather(x, positions_of(x)[key])
+        return gather(x, selected(positions_of(x), key))
     return apply_rule(_GETITEM, x, key=tuple(map(basic_key, keys)))
+
+
+def selected(array: Any, key: Any) -> Any:
+    """Return what a key selects of an array; in the body of a loop indices may be unknown."""
+    keys = key if isinstance(key, tuple) else (key,)
+    unknown = next((k for k in keys if isinstance(k, Tracer)), None)
+    return array[key] if unknown is None else unknown.selected(array, key)
 
 
 def view_key(x: Tracer, part: Any, key: Any) -> Any:
@@ -77,7 +84,7 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = reshape(x, -1), 0
     (axis,) = normalized_axes(axis, x.ndim)
-    return gather(x, xp.take(positions_of(x), without_lists(indices, x), axis=axis))
+    return gather(x, xp.take(positions_of(x), plain(without_lists(indices, x)), axis=axis))
 
 
 def without_lists(indices: Any, x: Any) -> Any:
@@ -90,7 +97,7 @@ def without_lists(indices: Any, x: Any) -> Any:
 
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
     """Return one element of ``x`` for each index, from the same place along the other axes."""
-    library, positions = library_beside(x), positions_of(x)
+    library, positions, indices = library_beside(x), positions_of(x), plain(indices)
     if library.is_lazy:  # it has no such function
         along = partial(np.take_along_axis, axis=axis)
         shape = (*indices.shape,)
@@ -281,6 +288,8 @@ def is_selection(key: Any) -> bool:
     """Whether a key selects by an array, or by what a library takes for one."""
     if type(key) in _BASIC:
         return False
+    if isinstance(key, Tracer):  # in the body of a loop
+        return not key.kind.type.is_inexact
     if isinstance(key, (bool, np.bool_, list, tuple)):
         return True
     return is_array(key) and (key.ndim > 0 or "bool" in str(key.dtype))

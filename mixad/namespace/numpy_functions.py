@@ -151,7 +151,8 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
         return np.where(condition)
     if is_scalar(condition):
         return where(bool(condition), x, y)
-    condition = condition if is_array(condition) else np.asarray(condition)
+    is_known = is_array(condition) or isinstance(condition, Tracer)
+    condition = condition if is_known else np.asarray(condition)
     return where(condition if condition.dtype == bool else condition != 0, x, y)
 
 

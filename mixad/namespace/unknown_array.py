@@ -27,15 +27,32 @@ __all__ = ["UnknownArray"]
 _Method = Callable[[Any, Any], Any]
 
 
-def _elementwise(op: str, *, is_reflected: bool = False) -> _Method:
-    """Return an operator whose results are booleans or whole numbers."""
+def _tested(op: str) -> _Method:
+    """Return an operator that is a kernel for all elements, and has no derivative."""
     operation = Operation(partial(elementwise, op))
 
     def method(self: Any, other: Any) -> Any:
         if not is_operand(other):
             return NotImplemented
-        operands = (other, self.source) if is_reflected else (self.source, other)
-        return self.strand.applied(operation, tuple(map(_source, operands)))
+        found = self.strand.applied(operation, (self.source, _source(other)))
+        return UnknownArray.of(found)
+
+    return method
+
+
+def _computed(op: str, compute: _Method, *, is_reflected: bool = False) -> _Method:
+    """Return an arithmetic operator: beside a value that has a derivative it has one, too."""
+    operation = Operation(partial(elementwise, op))
+
+    def method(self: Any, other: Any) -> Any:
+        if not is_operand(other):
+            return NotImplemented
+        operands = (other, self) if is_reflected else (self, other)
+        if not (_has_derivative(operands) or (op in _EXACT and _are_numbers(operands))):
+            return self._call(compute, operands, {})
+        given = tuple([o.without_derivative() if type(o) is UnknownArray else o for o in operands])
+        found = self.strand.applied(operation, given)
+        return found if _has_derivative(operands) else UnknownArray.of(found)
 
     return method
 
@@ -69,35 +86,56 @@ class UnknownArray(ArrayTracer):
             return self.source
         return self.strand.applied(_STOPPED, (self.source,))
 
-    __lt__, __le__, __gt__, __ge__ = map(_elementwise, ("lt", "le", "gt", "ge"))
-    __eq__, __ne__ = _elementwise("eq"), _elementwise("ne")  # type: ignore[assignment]
-    __and__, __or__, __xor__ = map(_elementwise, ("and", "or", "xor"))
+    __lt__, __le__, __gt__, __ge__ = map(_tested, ("lt", "le", "gt", "ge"))
+    __eq__, __ne__ = _tested("eq"), _tested("ne")  # type: ignore[assignment]
+    __and__, __or__, __xor__ = map(_tested, ("and", "or", "xor"))
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-    __lshift__, __rshift__ = _elementwise("shl"), _elementwise("shr")
-    __rlshift__ = _elementwise("shl", is_reflected=True)
-    __rrshift__ = _elementwise("shr", is_reflected=True)
     __hash__ = None  # type: ignore[assignment]
 
+    __add__, __sub__ = _computed("add", operator.add), _computed("sub", operator.sub)
+    __mul__, __truediv__ = _computed("mul", operator.mul), _computed("div", operator.truediv)
+    __floordiv__ = _computed("floordiv", operator.floordiv)
+    __mod__ = _computed("mod", operator.mod)
+    __radd__ = _computed("add", operator.add, is_reflected=True)
+    __rsub__ = _computed("sub", operator.sub, is_reflected=True)
+    __rmul__ = _computed("mul", operator.mul, is_reflected=True)
+    __rtruediv__ = _computed("div", operator.truediv, is_reflected=True)
+    __rfloordiv__ = _computed("floordiv", operator.floordiv, is_reflected=True)
+    __rmod__ = _computed("mod", operator.mod, is_reflected=True)
+
+    def __neg__(self) -> Any:
+        return self._call(operator.neg, (self,), {})
+
+    def __abs__(self) -> Any:
+        return self._call(operator.abs, (self,), {})
+
     def __invert__(self) -> Any:
-        return self.strand.applied(_INVERTED, (self.source,))
+        return UnknownArray.of(self.strand.applied(_INVERTED, (self.source,)))
 
     def __getitem__(self, key: Any) -> Any:
         return self._call(operator.getitem, (self, key), {})
 
+    def selected(self, array: Any, key: Any) -> Any:
+        """Return what a key selects of a plain array that is none of its operands."""
+        return self._call(operator.getitem, (array, key), {})
+
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
-        op = _TESTS.get(ufunc)
-        if op is not None and method == "__call__" and not options:
-            return self.strand.applied(op, tuple(map(_source, operands)))
-        function = ufunc if method == "__call__" else getattr(ufunc, method)
+        is_call = method == "__call__"
+        if is_call and not options:
+            test, operator_ = _TESTS.get(ufunc), _OPERATORS.get(ufunc)
+            if test is not None:
+                found = self.strand.applied(test, tuple(map(_source, operands)))
+                return UnknownArray.of(found)
+            if operator_ is not None:
+                return operator_(*operands)
         if _has_derivative(operands):
-            given = tuple(exchanged(_source, operands))
+            given = [o.without_derivative() if type(o) is UnknownArray else o for o in operands]
             return ArrayTracer.__array_ufunc__(self.source, ufunc, method, *given, **options)
-        return self._call(function, operands, options)
+        return self._call(ufunc if is_call else getattr(ufunc, method), operands, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if _has_derivative((args, kwargs)):
-            given = exchanged(_source, args), exchanged(_source, kwargs)
-            return ArrayTracer.__array_function__(self.source, function, types, *given)
+            return ArrayTracer.__array_function__(self.source, function, types, args, kwargs)
         return self._call(function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -115,7 +153,8 @@ class UnknownArray(ArrayTracer):
     ) -> Any:
         """Record a function of the library, which gives what has no derivative."""
         given = tuple(exchanged(_source, tuple(args))), dict(exchanged(_source, dict(kwargs)))
-        return self.strand.call(apply_opaque, function, *given, is_primitive=True)
+        found = self.strand.call(apply_opaque, function, *given, is_primitive=True)
+        return exchanged(UnknownArray.of, found)
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         """Return the elements as another dtype."""
@@ -150,6 +189,9 @@ class UnknownArray(ArrayTracer):
     def __float__(self) -> NoReturn:
         raise self._unknown("float()", "keep it as an array, or write")
 
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise self._unknown("conversion to a NumPy array", "keep it as it is, or write")
+
     def __iter__(self) -> Any:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
@@ -181,7 +223,12 @@ def _has_derivative(tree: Any) -> bool:
     """Whether there is a traced value of floats among arguments, beside elements."""
     found: list[Any] = []
     exchanged(found.append, tree if isinstance(tree, tuple) else (tree,))
-    return any(type(each) is ArrayTracer and each.kind.type.is_float for each in found)
+    return any(type(each) is ArrayTracer and each.kind.type.is_inexact for each in found)
+
+
+def _are_numbers(operands: Sequence[Any]) -> bool:
+    """Whether operands are whole numbers or floats, not booleans, whose sums are others."""
+    return not any(str(getattr(o, "dtype", type(o).__name__)).startswith("bool") for o in operands)
 
 
 def _array_like(value: UnknownArray) -> Any:
@@ -216,6 +263,15 @@ _TESTS = {
     }.items()
 }  # fmt: skip
 """Ufuncs that give booleans, as what is recorded of them."""
+
+_EXACT = frozenset({"add", "sub", "mul"})
+"""Operators that kernels have of all numbers."""
+
+_OPERATORS = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul,
+    np.divide: operator.truediv,
+}  # fmt: skip
+"""Ufuncs that are operators."""
 
 _ASKED = frozenset({__name__, "mixad.tape.tracer", "mixad.namespace.array"})
 """Modules through which Python asks for an element."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.scalar.ir import Program
@@ -54,7 +54,10 @@ def apply_call(
         return call.kernel(kernel_values(call.passes[0], arguments), options.backend)
     strand = strand_of(arguments)
     if strand is not None:
-        return cast("tuple[Any, ...]", strand.applied(_operation(call, options), arguments))
+        found: tuple[Any, ...] = strand.applied(_operation(call, options), arguments)
+        if call.gives_floats or strand.level.unknown is None:
+            return found
+        return tuple([o if o.kind.type.is_float else strand.level.unknown(o) for o in found])
     if options.placement == "forward":
         return record_forward(call.passes[0], arguments, options)
     node = record(call, arguments, options)[0]

@@ -56,7 +56,9 @@ def apply_opaque(
 
     tracers = [each for each in operands if isinstance(each, Tracer)]
     values = evaluate(None, *map(elements_of, operands))
-    levels = bodies_among(levels_of(tracers))
+    levels = bodies_among(levels_of(tracers)) if tracers else frozenset()
+    if not levels:
+        return values[0] if len(values) == 1 else values
     shapes = [tuple(value.shape) for value in values]
     name = getattr(function, "__name__", "a function")
 

@@ -70,7 +70,7 @@ class Replay:
         around = strand.level
         self.level = Level(around.name, is_reverse=is_reverse, differentiates=around.differentiates)
         self.level.check = "off"  # the recording watches what comes in
-        self.level.foresees = foresees
+        self.level.foresees, self.level.unknown = foresees, around.unknown
         self._entered: dict[int, tuple[int, Any]] = {}
         at = lambda slot: value(start + slot)  # noqa: E731
         self.journal = self.level.journal = Journal(self._entered, at)

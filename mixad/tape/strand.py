@@ -595,6 +595,8 @@ class Strand:
         """
         if self.is_over:
             self._check_open()
+        if is_primitive:
+            args = [self._recorded_for(a) if isinstance(a, Tracer) else a for a in args]
         given = self.kind, self._arrays, compute, function, args, kwargs
         found = call_of(*given, is_primitive=is_primitive)
         if found is not None and not found[0].is_open(found[1]):
@@ -952,7 +954,7 @@ def _described(tracer: Tracer) -> tuple[Kind, tuple[int, ...], bool]:
 
 
 def _reader_of(node: Any) -> Reader | None:
-    """Return what reads the arguments of a node, for messages; None of a copy."""
-    if type(node) is InputNode:
+    """Return what reads the arguments of a node, for messages; None where it is not watched."""
+    if type(node) in (InputNode, ConstantNode):
         return None
     return cast("Reader", node.call if type(node) is KernelNode else node.rule)
