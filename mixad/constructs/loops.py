@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, Library
+from mixad.backends.arrays import Library
 from mixad.config import LOOP_MEMORY, show_bytes
 from mixad.constructs.loop import Loop, run_loop
 from mixad.constructs.recorded_body import RecordedBody, leaf_of, record_body, result_of
 from mixad.errors import TracerError
 from mixad.namespace.joining import stack
-from mixad.tape.node import Result, common_library, library_beside
+from mixad.tape.node import Result, common_library
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["fori_loop", "map", "scan"]

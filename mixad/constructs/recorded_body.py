@@ -13,9 +13,10 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import describe_array, is_array, is_number, library_of
+from mixad.call.closures import captured, substituted
 from mixad.errors import MixadError, TracerError
 from mixad.namespace.array import ArrayTracer
-from mixad.namespace.unknown_array import UnknownArray
+from mixad.namespace.unknown_array import IndexedArrayError, UnknownArray
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.body import Body, came_into
 from mixad.tape.cell import kind_of
@@ -89,15 +90,33 @@ def record_body(
     inputs : sequence of Result
         What the inputs are.
     """
-    arrays = [array_like(each.shape, each.kind, each.device) for each in inputs]
+    try:
+        return _record(name, call, inputs, [])
+    except IndexedArrayError:  # an array that the function captures is indexed by what is unknown
+        arrays = captured(call)[1]
+        if not arrays:
+            raise
+        return _record(name, call, inputs, arrays)
+
+
+def _record(
+    name: str, call: Callable[..., Any], inputs: Sequence[Result], wholes: Sequence[Any]
+) -> RecordedBody | None:
+    """Record a body, with values that stand for some arrays that the function captures."""
+    every = [*inputs, *map(result_of, wholes)]
+    arrays = [array_like(each.shape, each.kind, each.device) for each in every]
     with Level(name, is_reverse=False, differentiates=False) as level:
         level.check, level.unknown = "off", UnknownArray.of
-        states = tuple([State(each.kind, each.shape) for each in inputs])
+        states = tuple([State(each.kind, each.shape) for each in every])
         key = "body", tuple(map(describe_array, arrays)), name
         state = initial_state(key, states)
         strand = Strand(level, state, arrays, _no_node, ArrayTracer, _no_run)
+        given = list(map(_given, strand.tracers_of_inputs()))
+        if wholes:
+            standing = zip(wholes, given[len(inputs) :], strict=True)
+            call = substituted(call, {id(whole): value for whole, value in standing})
         try:
-            leaves, structure = pytree.flatten(call(*map(_given, strand.tracers_of_inputs())))
+            leaves, structure = pytree.flatten(call(*given[: len(inputs)]))
             slots = [strand.slot_of(_returned(leaf, name)) for leaf in leaves]
         except NotRecordedError:
             return None
@@ -111,9 +130,9 @@ def record_body(
             return None
         body = Body.of_recording(strand, slots, ArrayTracer)
         came, _ = came_into(strand)
-        captured = [_captured(value) for value in list(came.values())[len(inputs) :]]
+        others = list(map(_captured, list(came.values())[len(every) :]))
         strand.end()
-    return RecordedBody(body, captured, structure)
+    return RecordedBody(body, [*wholes, *others], structure)
 
 
 def _given(tracer: Tracer) -> Any:

@@ -22,12 +22,14 @@ from mixad.namespace.elementwise import where
 from mixad.namespace.indexing import (
     basic_axes,
     basic_key,
+    computed,
     gather,
     getitem,
     is_selection,
     of_positions,
     part_of,
     positions_of,
+    selected,
 )
 from mixad.namespace.joining import broadcast_to
 from mixad.namespace.manipulation import reshape
@@ -65,6 +67,9 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
     The value is converted to the dtype of ``x``.  Of equal positions one is written last, as the
     library has it; errors are the library's own.
     """
+    if any(isinstance(plain(k), Tracer) for k in (key if isinstance(key, tuple) else (key,))):
+        _write_at_unknown(x, key, value)
+        return
     is_back = _is_back(x, key, value)
     if is_back and x.strand is not None:
         x.strand.restore(x)
@@ -79,6 +84,45 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
         write(_SETITEM, x, fitting, key=own, winners=_winners(x, own, part))
     if is_back:
         _view_again(value, x, key)
+
+
+def _write_at_unknown(x: Tracer, key: Any, value: Any) -> None:
+    """Write where indices are unknown, in the body of a loop: each element is told what it gets.
+
+    Of equal positions the last one is written, as NumPy has it.
+    """
+    strand = x.strand
+    if strand is None or not strand.may_write(x, value):
+        raise TracerError(
+            "an array that the body of a loop captures is written to at indices that each step has "
+            "others of: carry the array, out = out * 1; out[i] = y, and return it"
+        )
+    mask = plain(key)
+    if isinstance(mask, Tracer) and mask.dtype == bool and mask.shape == x.shape:
+        if not np.shape(value):
+            _stand_for(strand, x, where(mask, _as_array(value, x), x))
+            return
+        raise TracerError(
+            "a mask that each step has another of selects what an array is written to: write "
+            "x = np.where(mask, y, x) with an array y of the shape of x"
+        )
+    positions = selected(positions_of(x), key)
+    shape = tuple(positions.shape)
+    if isinstance(value, Tracer):
+        given = _fitting(x, (), shape, value)
+    else:
+        given = x.library.xp.broadcast_to(_as_array(value, x), shape)
+    numbers = computed(_numbers_at, (positions, x.shape), {})
+    from_value = gather(given, computed(x.library.xp.where, (numbers > 0, numbers - 1, 0), {}))
+    _stand_for(strand, x, where(numbers > 0, from_value, x))
+
+
+def _numbers_at(positions: Any, shape: tuple[int, ...]) -> Any:
+    """Return for each element of an array the number of the one that is written to it, or 0."""
+    numbers = np.zeros(math.prod(shape), np.int64)
+    flat = np.reshape(positions, -1)
+    numbers[flat] = np.arange(1, len(flat) + 1)
+    return numbers.reshape(shape)
 
 
 _MAX_COPIED = 1 << 18

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,9 +22,10 @@ from mixad.tape.memory import share
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["basic_axes", "basic_key", "gather", "getitem", "is_selection", "of_positions",
-           "part_along", "part_of", "positions_of", "scatter_add", "selected", "take", "take_along_axis",
-           "view_key", "without_constants", "without_lists"]  # fmt: skip
+__all__ = ["basic_axes", "basic_key", "computed", "gather", "getitem", "is_selection",
+           "of_positions", "part_along", "part_of", "positions_of", "scatter_add", "selected",
+           "take", "take_along_axis", "view_key", "without_constants",
+           "without_lists"]  # fmt: skip
 
 _Key = tuple[Any, ...]
 
@@ -42,9 +44,14 @@ def getitem(x: Any, key: Any) -> Any:
 
 def selected(array: Any, key: Any) -> Any:
     """Return what a key selects of an array; in the body of a loop indices may be unknown."""
-    keys = key if isinstance(key, tuple) else (key,)
-    unknown = next((k for k in keys if isinstance(k, Tracer)), None)
-    return array[key] if unknown is None else unknown.selected(array, key)
+    return computed(operator.getitem, (array, key), {})
+
+
+def computed(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return what a function gives of plain arrays, some of which may be unknown in a loop."""
+    found = (each for arg in args for each in (arg if isinstance(arg, tuple) else (arg,)))
+    unknown: Any = next((each for each in found if isinstance(each, Tracer)), None)
+    return function(*args, **kwargs) if unknown is None else unknown.call(function, args, kwargs)
 
 
 def view_key(x: Tracer, part: Any, key: Any) -> Any:
@@ -84,7 +91,8 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = reshape(x, -1), 0
     (axis,) = normalized_axes(axis, x.ndim)
-    return gather(x, xp.take(positions_of(x), plain(without_lists(indices, x)), axis=axis))
+    given = positions_of(x), plain(without_lists(indices, x))
+    return gather(x, computed(xp.take, given, {"axis": axis}))
 
 
 def without_lists(indices: Any, x: Any) -> Any:
@@ -102,7 +110,8 @@ def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
         along = partial(np.take_along_axis, axis=axis)
         shape = (*indices.shape,)
         return gather(x, library.computed(along, shape, positions.dtype, positions, indices))
-    return gather(x, library.xp.take_along_axis(positions, indices, axis=axis))
+    along = library.xp.take_along_axis
+    return gather(x, computed(along, (positions, indices), {"axis": axis}))
 
 
 def positions_of(x: Any) -> Any:

@@ -170,8 +170,9 @@ def _full(x: Any, shape: tuple[int, ...], value: float) -> Array:
 
 def _mask(where: Any, x: Any) -> Array:
     """Return a mask in the shape of ``x``; ValueError if it does not broadcast to that."""
-    xp = library_beside(x).xp
-    return xp.broadcast_to(xp.asarray(plain(where)), tuple(x.shape))
+    xp, where = library_beside(x).xp, plain(where)
+    mask = where if isinstance(where, Tracer) else xp.asarray(where)
+    return xp.broadcast_to(mask, tuple(x.shape))
 
 
 def _or(mask: Any, x: Any, value: float) -> Any:

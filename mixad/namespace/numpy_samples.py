@@ -16,7 +16,7 @@ from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.data_types import astype, in_doubles, of_one_type
 from mixad.namespace.elementwise import array_beside, elementwise, where
-from mixad.namespace.indexing import getitem, part_along
+from mixad.namespace.indexing import computed, getitem, part_along
 from mixad.namespace.joining import concat, unstack
 from mixad.namespace.manipulation import flip, normalized_axes, reshape
 from mixad.namespace.spelling import SpelledFunction, function_of
@@ -219,7 +219,9 @@ def _one_period(x: Any, points: Any, values: Any, period: Any) -> tuple[Any, Any
 def _between(x: Any, points: Any, values: Any) -> Any:
     """Return what is on the line through two points around ``x``, or through the nearest two."""
     xp = library_beside(x).xp
-    at = xp.searchsorted(xp.asarray(plain(points)), xp.asarray(plain(x)), side="right") - 1
+    given = plain(points), plain(x)
+    given = tuple([each if isinstance(each, Tracer) else xp.asarray(each) for each in given])
+    at = computed(xp.searchsorted, given, {"side": "right"}) - 1
     at = xp.clip(at, 0, max(points.shape[0] - 2, 0))
     above = xp.clip(at + 1, 0, points.shape[0] - 1)
     start, base = getitem(points, at), getitem(values, at)

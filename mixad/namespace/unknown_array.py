@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from mixad.backends.arrays import library_of
 from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.elementwise import elementwise, is_operand
@@ -22,7 +23,7 @@ from mixad.tape.opaque import apply_opaque
 from mixad.tape.operations import Operation
 from mixad.tape.strand import NotRecordedError, Strand
 
-__all__ = ["UnknownArray"]
+__all__ = ["IndexedArrayError", "UnknownArray"]
 
 _Method = Callable[[Any, Any], Any]
 
@@ -49,12 +50,16 @@ def _computed(op: str, compute: _Method, *, is_reflected: bool = False) -> _Meth
             return NotImplemented
         operands = (other, self) if is_reflected else (self, other)
         if not (_has_derivative(operands) or (op in _EXACT and _are_numbers(operands))):
-            return self._call(compute, operands, {})
+            return self.call(compute, operands, {})
         given = tuple([o.without_derivative() if type(o) is UnknownArray else o for o in operands])
         found = self.strand.applied(operation, given)
         return found if _has_derivative(operands) else UnknownArray.of(found)
 
     return method
+
+
+class IndexedArrayError(TracerError):
+    """A plain array is indexed by what is unknown, or Python asks for a whole number."""
 
 
 class UnknownArray(ArrayTracer):
@@ -104,20 +109,22 @@ class UnknownArray(ArrayTracer):
     __rmod__ = _computed("mod", operator.mod, is_reflected=True)
 
     def __neg__(self) -> Any:
-        return self._call(operator.neg, (self,), {})
+        return self.call(operator.neg, (self,), {})
 
     def __abs__(self) -> Any:
-        return self._call(operator.abs, (self,), {})
+        return self.call(operator.abs, (self,), {})
 
     def __invert__(self) -> Any:
         return UnknownArray.of(self.strand.applied(_INVERTED, (self.source,)))
 
     def __getitem__(self, key: Any) -> Any:
-        return self._call(operator.getitem, (self, key), {})
+        return self.call(operator.getitem, (self, key), {})
 
-    def selected(self, array: Any, key: Any) -> Any:
-        """Return what a key selects of a plain array that is none of its operands."""
-        return self._call(operator.getitem, (array, key), {})
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if _has_derivative((value,)):
+            raise self._leak("writing it to an array of whole numbers", "make the array of floats")
+        found = self.call(_with_item, (self, key, value), {})
+        self.slot, self.state, self.source = found.slot, found.state, found.source
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         is_call = method == "__call__"
@@ -131,27 +138,27 @@ class UnknownArray(ArrayTracer):
         if _has_derivative(operands):
             given = [o.without_derivative() if type(o) is UnknownArray else o for o in operands]
             return ArrayTracer.__array_ufunc__(self.source, ufunc, method, *given, **options)
-        return self._call(ufunc if is_call else getattr(ufunc, method), operands, options)
+        return self.call(ufunc if is_call else getattr(ufunc, method), operands, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if _has_derivative((args, kwargs)):
             return ArrayTracer.__array_function__(self.source, function, types, args, kwargs)
-        return self._call(function, args, kwargs)
+        return self.call(function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or not hasattr(_array_like(self), name):
             return super().__getattr__(name)
         if not callable(getattr(_array_like(self), name)):
-            return self._call(operator.attrgetter(name), (self,), {})
+            return self.call(operator.attrgetter(name), (self,), {})
         return partial(self._call_method, name)
 
     def _call_method(self, name: str, *args: Any, **options: Any) -> Any:
-        return self._call(_method, (name, self, *args), options)
+        return self.call(_method, (name, self, *args), options)
 
-    def _call(
+    def call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Record a function of the library, which gives what has no derivative."""
+        """Return what a function of the library gives, which has no derivative; record it."""
         given = tuple(exchanged(_source, tuple(args))), dict(exchanged(_source, dict(kwargs)))
         found = self.strand.call(apply_opaque, function, *given, is_primitive=True)
         return exchanged(UnknownArray.of, found)
@@ -175,7 +182,7 @@ class UnknownArray(ArrayTracer):
     @property
     def T(self) -> Any:  # noqa: N802
         """The elements with axes in reverse order."""
-        return self._call(np.transpose, (self,), {})
+        return self.call(np.transpose, (self,), {})
 
     def __bool__(self) -> bool:
         raise self._unknown("bool()", "write mixad.cond(predicate, f, g, x), numpy.where, or")
@@ -184,13 +191,18 @@ class UnknownArray(ArrayTracer):
         raise self._unknown("int()", "use it as an index, a[i], or in")
 
     def __index__(self) -> NoReturn:
-        raise self._unknown("a whole number", "write np.take(a, i, axis=0) for a[i], or")
+        raise self._indexed("a whole number")
 
     def __float__(self) -> NoReturn:
         raise self._unknown("float()", "keep it as an array, or write")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise self._unknown("conversion to a NumPy array", "keep it as it is, or write")
+        raise self._indexed("conversion to a NumPy array")
+
+    def _indexed(self, what: str) -> TracerError:
+        """Return why a plain array cannot be indexed: it may be one that the body captures."""
+        error = self._unknown(what, "pass an array that is indexed in xs or in the carry, or write", 3)
+        return error if isinstance(error, NotRecordedError) else IndexedArrayError(str(error))
 
     def __iter__(self) -> Any:
         if not self.shape:
@@ -200,9 +212,9 @@ class UnknownArray(ArrayTracer):
     def __repr__(self) -> str:
         return f"<elements of shape {self.shape} that another step of a loop has others of>"
 
-    def _unknown(self, what: str, instead: str) -> TracerError:
+    def _unknown(self, what: str, instead: str, depth: int = 2) -> TracerError:
         """Return why Python cannot be told an element; leave the body where a library asks."""
-        frame = sys._getframe(2)
+        frame = sys._getframe(depth)
         while frame is not None and frame.f_globals["__name__"] in _ASKED:
             frame = frame.f_back  # type: ignore[assignment]
         if frame is not None and frame.f_globals["__name__"].split(".")[0] in _LIBRARIES:
@@ -233,6 +245,13 @@ def _are_numbers(operands: Sequence[Any]) -> bool:
 
 def _array_like(value: UnknownArray) -> Any:
     return value.kind.library.xp.empty(0)
+
+
+def _with_item(array: Any, key: Any, value: Any) -> Any:
+    """Return a copy of an array with a value at a key."""
+    found = library_of(array).xp.asarray(array, copy=True)
+    found[key] = value
+    return found
 
 
 def _method(name: str, array: Any, *args: Any, **options: Any) -> Any:

@@ -41,10 +41,12 @@ def of_register(library: Library, array: Any) -> Any:
 
 
 def array_like(shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
-    """Return an array of a shape and kind: of full rank, which decompositions take."""
+    """Return an array of a shape and kind: of full rank, which decompositions take; of indices that
+    lie in any array."""
     library = kind.library
-    if len(shape) < 2:
-        return of_register(library, filled(1.0, shape, kind, device))
+    if len(shape) < 2 or not kind.type.is_inexact:
+        number = 1.0 if kind.type.is_inexact else 0.0
+        return of_register(library, filled(number, shape, kind, device))
     with library.memory.apart():
         dtype = library.dtype_of(kind.type)
         return own_array(library.xp.eye(*shape[-2:], dtype=dtype, device=device), shape)

@@ -10,6 +10,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import as_array, device_name, is_array, library_of
+from mixad.call.closures import captured, frozen, substituted
 from mixad.call.signature import Function, TransformedFunction, check_callable
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
@@ -20,7 +21,6 @@ from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held, sampling_step
 from mixad.tape.tracer import Level, Tracer, plain
 from mixad.transforms.call_node import CallNode, Value, record_call
-from mixad.transforms.closures import captured, frozen, substituted
 from mixad.transforms.linear_rule import RecordedRule
 
 __all__ = ["checkpoint"]

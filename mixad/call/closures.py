@@ -99,9 +99,8 @@ class _Copy:
 
     def _function(self, function: FunctionType) -> FunctionType:
         closure = tuple(CellType() for _ in function.__closure__ or ())
-        twin = FunctionType(
-            function.__code__, function.__globals__, function.__name__, None, closure or None
-        )
+        scope = self._scope(function)
+        twin = FunctionType(function.__code__, scope, function.__name__, None, closure or None)
         self._known[id(function)] = twin
         twin.__defaults__ = self.of(function.__defaults__)
         twin.__kwdefaults__ = self.of(function.__kwdefaults__)
@@ -110,11 +109,19 @@ class _Copy:
         for new, old in zip(closure, function.__closure__ or (), strict=True):
             if not _is_empty(old):
                 new.cell_contents = self.of(old.cell_contents)
-        for name in globals_read(function.__code__):
-            value = function.__globals__.get(name)
-            if is_array(value):
-                self._swap(value)  # looked at: the name stays what it is for others
         return twin
+
+    def _scope(self, function: FunctionType) -> dict[str, Any]:
+        """Return the globals of a function, a copy if arrays in them are exchanged."""
+        scope = function.__globals__
+        arrays = {
+            name: scope[name]
+            for name in globals_read(function.__code__)
+            if is_array(scope.get(name))
+        }
+        swapped = {name: self._swap(array) for name, array in arrays.items()}
+        is_same = all(swapped[name] is array for name, array in arrays.items())
+        return scope if is_same else {**scope, **swapped}
 
 
 def _is_empty(cell: CellType) -> bool:
