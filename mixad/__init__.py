@@ -13,7 +13,8 @@ kernels, `errors` what may be raised, `pytree` the containers that arguments may
 from mixad import errors, pytree, special
 from mixad.broadcast.function import BroadcastFunction, broadcast
 from mixad.broadcast.scalar_rule import ScalarRule, scalar_rule
-from mixad.constructs.loops import fori_loop, map, scan
+from mixad.constructs.branches import cond, switch
+from mixad.constructs.loops import fori_loop, map, scan, while_loop
 from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
 from mixad.transforms.checkpointing import checkpoint
@@ -34,6 +35,7 @@ __all__ = [
     "broadcast",
     "check_grads",
     "checkpoint",
+    "cond",
     "custom_jvp",
     "custom_vjp",
     "errors",
@@ -53,10 +55,12 @@ __all__ = [
     "scan",
     "special",
     "stop_gradient",
+    "switch",
     "tape",
     "value_and_grad",
     "value_and_vjp",
     "vjp",
+    "while_loop",
 ]
 
 

@@ -8,11 +8,16 @@ from typing import Any
 from mixad.tape.backward import backward
 from mixad.tape.body import Body, enter
 from mixad.tape.broadcasting import broadcast_to
-from mixad.tape.node import InputNode
+from mixad.tape.node import InputNode, Result
 from mixad.tape.tangents import carry_forward
 from mixad.tape.tracer import Level, Tracer, stripped
 
-__all__ = ["pull_back", "push_forward"]
+__all__ = ["or_zeros", "pull_back", "push_forward"]
+
+
+def or_zeros(derivative: Any, result: Result) -> Any:
+    """Return a derivative, of which None is zero, as an array."""
+    return result.zeros() if derivative is None else derivative
 
 
 def pull_back(

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, Library, as_array, library_of
-from mixad.constructs.derivatives import pull_back, push_forward
+from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
 from mixad.constructs.recorded_body import result_of
 from mixad.constructs.schedule import Schedule
 from mixad.namespace.indexing import part_along
@@ -25,7 +25,7 @@ from mixad.tape.plan import Plan
 from mixad.tape.registers import as_register, of_register
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
-__all__ = ["Loop", "run_loop"]
+__all__ = ["Loop", "Step", "cotangents_of", "packed", "run_loop", "tangents_of"]
 
 _Item = TypeVar("_Item")
 
@@ -137,7 +137,7 @@ def run_loop(loop: Loop, arguments: Sequence[Any]) -> tuple[Any, ...]:
 # -- running ---------------------------------------------------------------------------------------
 
 
-class _Step:
+class Step:
     """What computes one step: the plan of the body, or its operations one by one.
 
     Parameters
@@ -164,18 +164,18 @@ class _Step:
             found = map(as_register, map(as_array, self._body.compute(*given)))
         else:
             found = map(as_array, self._plan.run(registers, (), warns=is_first)[0])
-        return list(map(_packed, found))
+        return list(map(packed, found))
 
 
 def _run(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
     """Run a loop over arrays."""
     library = library_of(arguments[0]) if arguments else loop.body.results[0].kind.library
     carries, xs, captured = loop.split([as_register(as_array(each)) for each in arguments])
-    carries, xs = list(map(_packed, carries)), list(map(_packed, xs))
+    carries, xs = list(map(packed, carries)), list(map(packed, xs))
     ys = [_stacked(result, loop.length) for result in loop.ys]
     keeps = loop.keeps != "nothing"
     kept = [_stacked(r, loop.length) for r in loop.body.results[: loop.carries] if keeps]
-    step = _Step(loop.body, library)
+    step = Step(loop.body, library)
     for at in loop.steps:
         for whole, carry in zip(kept, carries, strict=keeps):
             whole[at, ...] = carry
@@ -190,7 +190,7 @@ def _run(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
     return tuple([of_register(library, each) for each in values])
 
 
-def _packed(register: Any) -> Any:
+def packed(register: Any) -> Any:
     """Return an array without gaps, in the order of its axes: so that all steps have one layout."""
     if type(register) is not np.ndarray:
         return register
@@ -234,9 +234,20 @@ def _pull(
     loop: Loop,
 ) -> list[Any]:
     """Return the cotangents of what a loop is given."""
+    return cotangents_of(loop, gs, wanted, values, arguments)
+
+
+def cotangents_of(
+    loop: Loop,
+    gs: Sequence[Any],
+    wanted: Sequence[bool],
+    values: Sequence[Any],
+    arguments: Sequence[Any],
+) -> list[Any]:
+    """Return the cotangents of the arguments of a loop that are wanted, None for the others."""
     backward = _Backward(loop, wanted, values, gs)
     carries, xs, captured = loop.split(arguments)
-    backward.take_back(0, loop.length, carries, xs, captured, loop.room)
+    backward.take_back(carries, xs, captured)
     return backward.cotangents(wanted)
 
 
@@ -268,46 +279,35 @@ class _Backward:
         self._xs = [at for at, is_wanted in enumerate(of_xs) if is_wanted]
         self._captured = [at for at, is_wanted in enumerate(of_captured) if is_wanted]
         last = dict(enumerate(of_carries))
-        self._of_carries = [_or_zeros(last.get(at), results[at]) for at in self._moving]
+        self._of_carries = [or_zeros(last.get(at), results[at]) for at in self._moving]
         self._of_captured: list[Any] = []
         self._of_ys = [of_ys[at] for at in self._given]
         self._of_kept = [of_kept[at] for at in self._kept_given]
         self._of_xs: list[list[Any]] = []
 
     def take_back(
-        self,
-        first: int,
-        last: int,
-        carries: Sequence[Any],
-        xs: Sequence[Any],
-        captured: Sequence[Any],
-        room: int,
+        self, carries: Sequence[Any], xs: Sequence[Any], captured: Sequence[Any]
     ) -> None:
-        """Carry cotangents back through some steps, of which the first begins with ``carries``.
+        """Carry cotangents back through all steps, of which the first begins with ``carries``.
 
-        Parameters
-        ----------
-        first, last : int
-            Which steps.
-        carries, xs, captured : sequence of array or Tracer
-            What the first of them begins with, and what the loop is given.
-        room : int
-            How many carries may be kept, the first included.
+        Where not all carries are kept, steps run again from those that are.
         """
         loop = self._loop
-        if last - first <= room or self._kept is not None:
-            kept = self._kept
-            if kept is None:
-                part = loop.part(first, last, keeps="alone")
-                kept = run_loop(part, [*carries, *loop.parts_of(xs, first, last), *captured])
-            self._step_back(first, last, kept, xs, captured)
+        if self._kept is not None:
+            self._step_back(0, loop.length, self._kept, xs, captured)
             return
-        middle = first + Schedule(room).advance(last - first)
-        part = loop.part(first, middle, keeps="nothing")
-        there = run_loop(part, [*carries, *loop.parts_of(xs, first, middle), *captured])
-        self.take_back(middle, last, there[: loop.carries], xs, captured, room - 1)
-        del there
-        self.take_back(first, middle, carries, xs, captured, room)
+        left = [(0, loop.length, list(carries), loop.room)]
+        while left:
+            first, last, begun, room = left.pop()
+            is_short = last - first <= max(room, 1)
+            middle = last if is_short else first + Schedule(room).advance(last - first)
+            part = loop.part(first, middle, keeps="alone" if is_short else "nothing")
+            made = run_loop(part, [*begun, *loop.parts_of(xs, first, middle), *captured])
+            if is_short:
+                self._step_back(first, last, made, xs, captured)
+            else:
+                left.append((first, middle, begun, room))
+                left.append((middle, last, list(made[: loop.carries]), room - 1))
 
     def _step_back(
         self,
@@ -405,10 +405,6 @@ def _joined(pieces: Sequence[Any]) -> Any:
     return pieces[0] if len(pieces) == 1 else concat(pieces, axis=0)
 
 
-def _or_zeros(g: Any, result: Result) -> Any:
-    return result.zeros() if g is None else g
-
-
 def _or_zeros_of(g: Any, value: Any) -> Any:
     return _zeros_like(value) if g is None else g
 
@@ -422,6 +418,13 @@ def _zeros_like(value: Any) -> Any:
 
 def _push(tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, loop: Loop) -> list[Any]:
     """Return the tangents of what a loop gives."""
+    return tangents_of(loop, tangents, values, arguments)
+
+
+def tangents_of(
+    loop: Loop, tangents: Sequence[Any], values: Sequence[Any], arguments: Sequence[Any]
+) -> list[Any]:
+    """Return the tangents of what a loop gives, None where they are zero."""
     body, results = loop.body, loop.body.results
     n = loop.carries
     carries, xs, captured = loop.split(arguments)
@@ -446,14 +449,14 @@ def _push(tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, loop:
             along += _take(taken, len(moving_xs))
             along += _take(taken, len(moving_captured))
             made, found = push_forward(body, [*own, *taken], active, along)
-            directions = [_tangent(found[at], results[at]) for at in moving]
-            of_ys = [_tangent(found[n + at], results[n + at]) for at in floats]
+            directions = [or_zeros(found[at], results[at]) for at in moving]
+            of_ys = [or_zeros(found[n + at], results[n + at]) for at in floats]
             return [*made[:n], *directions, *made[n:], *of_ys]
 
         own = [*results[:n], *[results[at] for at in moving], *results[n:]]
         own += [loop.ys[at] for at in floats]
         pushed = body.derived.setdefault(key, Body(body.name, compute, own, body.kind))
-    along = [_or_zeros(of_carries[at], results[at]) for at in moving]
+    along = [or_zeros(of_carries[at], results[at]) for at in moving]
     forward = replace(loop, body=pushed, carries=n + len(moving), xs=loop.xs + len(moving_xs))
     found = run_loop(
         forward,
@@ -472,10 +475,6 @@ def _push(tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, loop:
         for of, count in zip((of_last, of_ys, of_kept), counts, strict=True)
         for at in range(count)
     ]
-
-
-def _tangent(tangent: Any, result: Result) -> Any:
-    return result.zeros() if tangent is None else tangent
 
 
 _LOOP = ValuesRule(

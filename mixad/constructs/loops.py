@@ -11,13 +11,21 @@ from mixad import pytree
 from mixad.backends.arrays import Library
 from mixad.config import LOOP_MEMORY, show_bytes
 from mixad.constructs.loop import Loop, run_loop
-from mixad.constructs.recorded_body import RecordedBody, leaf_of, record_body, result_of
+from mixad.constructs.recorded_body import (
+    RecordedBody,
+    leaf_of,
+    record_body,
+    result_of,
+    returned_leaf,
+)
+from mixad.constructs.while_loop_rule import WhileLoop, run_while_loop
 from mixad.errors import TracerError
 from mixad.namespace.joining import stack
+from mixad.scalar.types import BOOL
 from mixad.tape.node import Result, common_library
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer
 
-__all__ = ["fori_loop", "map", "scan"]
+__all__ = ["fori_loop", "map", "scan", "while_loop"]
 
 _map = map
 
@@ -126,6 +134,75 @@ def fori_loop(
     return _loop("fori_loop", call, init_val, [numbers], len(numbers), memory=memory)[0]
 
 
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    *,
+    memory: int | None = None,
+) -> Any:
+    """Run a function for as long as a predicate holds, handing a value from step to step.
+
+    Its derivative is that of the steps that were taken; the predicate has none.
+
+    Parameters
+    ----------
+    cond_fun : callable
+        ``cond_fun(value)``: whether there is another step, a bool without axes.
+    body_fun : callable
+        ``body_fun(value) -> value``; what holds for the function of `scan` holds for both.
+    init_val : array or pytree
+        The first value.
+    memory : int, optional
+        As for `scan`.
+
+    Returns
+    -------
+    array or pytree
+        The last value.
+
+    Raises
+    ------
+    TracerError
+        As for `scan`; if the predicate gives no bool without axes.
+
+    Examples
+    --------
+    >>> import mixad
+    >>> def root(a):
+    ...     return mixad.while_loop(lambda x: abs(x * x - a) > 1e-12, lambda x: 0.5 * (x + a / x), a)
+    >>> float(root(2.0)), float(mixad.grad(root)(2.0))
+    (1.414213562373095, 0.35355339059327373)
+    """
+    name = "while_loop"
+    leaves, structure = pytree.flatten(init_val)
+    carries = [leaf_of(leaf, f"mixad.{name}: the carry") for leaf in leaves]
+    if not carries:
+        raise TracerError(f"mixad.{name}: there is no carry: pass what changes as init_val")
+
+    def call(value: Any, parts: Sequence[Any]) -> Any:
+        return body_fun(value), None
+
+    library = _library_of(name, carries)
+    found = None
+    if library is None or not library.is_lazy:
+        found = _recorded(name, call, carries, structure, [], leaves)
+    if found is not None:
+        recorded, carries = found
+        inputs = list(_map(result_of, carries))
+        test = record_body(name, lambda *v: cond_fun(pytree.unflatten(structure, v)), inputs)
+        if test is not None:
+            _check_test(test)
+            room = _room_for(name, inputs, memory)
+            loop = WhileLoop(test.body, recorded.body, len(carries), len(test.captured), room)
+            values = run_while_loop(loop, [*carries, *test.captured, *recorded.captured])
+            return pytree.unflatten(structure, _map(returned_leaf, values[:-1]))
+    value = init_val
+    while bool(cond_fun(value)):
+        value = body_fun(value)
+    return value
+
+
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """Return what a function gives for each part of arrays along their first axis, one by one.
 
@@ -196,7 +273,7 @@ def _run(
     loop = Loop(recorded.body, len(carries), len(xs), length, reverse, keeps, room)
     values = run_loop(loop, arguments)
     count = len(recorded.body.results)
-    pair = pytree.unflatten(recorded.structure, _map(_without_tracer, values[:count]))
+    pair = pytree.unflatten(recorded.structure, _map(returned_leaf, values[:count]))
     return pair[0], pair[1]
 
 
@@ -307,13 +384,32 @@ def _whole(name: str, what: str, number: Any) -> int:
         raise TracerError(f"mixad.{name}: {what} is {number!r}, no whole number") from None
 
 
+def _check_test(test: RecordedBody) -> None:
+    """Raise if a predicate gives no bool."""
+    results = test.body.results
+    if len(results) != 1 or results[0].shape or results[0].kind.type != BOOL:
+        shown = [f"{_dtype_of(result)} of shape {result.shape}" for result in results]
+        raise TracerError(
+            f"mixad.while_loop: cond_fun gives {', '.join(shown) or 'nothing'}: it must give one "
+            "bool, such as x > 0 or numpy.any(x > 0)"
+        )
+
+
 def _room(name: str, carries: Sequence[Result], length: int, memory: int | None) -> int:
-    """Return how many carries may be kept."""
+    """Return how many carries may be kept, of a loop of so many steps."""
+    room = _room_for(name, carries, memory, length)
+    return max(min(room, length), 1)
+
+
+def _room_for(
+    name: str, carries: Sequence[Result], memory: int | None, length: int | None = None
+) -> int:
+    """Return how many carries there is memory for; of a short loop all may be more."""
     limit = LOOP_MEMORY.read() if memory is None else memory
     sizes = [int(np.prod(each.shape)) * each.kind.type.dtype.itemsize for each in carries]
     bytes_ = sum(sizes)
-    if not bytes_ or length * bytes_ <= limit:
-        return max(length, 1)
+    if not bytes_ or (length is not None and length * bytes_ <= limit):
+        return 1 << 62
     if limit < 2 * bytes_:
         raise TracerError(
             f"mixad.{name}: memory={limit} has no room for two carries, which take "
@@ -325,13 +421,6 @@ def _room(name: str, carries: Sequence[Result], length: int, memory: int | None)
 def _library_of(name: str, values: Sequence[Any]) -> Library | None:
     """Return the library of arrays; None without any."""
     return common_library(f"mixad.{name}", values) if values else None
-
-
-def _without_tracer(value: Any) -> Any:
-    """Return a result: what is no float has no derivative."""
-    if not isinstance(value, Tracer) or value.kind.type.is_inexact:
-        return value
-    return plain(value)
 
 
 def _run_in_python(
@@ -351,4 +440,4 @@ def _run_in_python(
         raise TracerError(f"mixad.{name}: without steps nobody tells what they give")
     if reverse:
         found.reverse()
-    return carry, pytree.tree_map(lambda *ys: stack(ys), *found)
+    return carry, pytree.tree_map(lambda *ys: stack([leaf_of(y, "y") for y in ys]), *found)

@@ -26,9 +26,9 @@ from mixad.tape.node import Result
 from mixad.tape.registers import array_like, have_same_bits
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import NotRecordedError, Strand
-from mixad.tape.tracer import Level, Tracer
+from mixad.tape.tracer import Level, Tracer, plain
 
-__all__ = ["RecordedBody", "leaf_of", "record_body", "result_of"]
+__all__ = ["RecordedBody", "leaf_of", "record_body", "result_of", "returned_leaf"]
 
 
 class RecordedBody(NamedTuple):
@@ -64,6 +64,13 @@ def leaf_of(value: Any, what: str) -> Any:
         f"{what} contains a {type(value).__name__}: loops carry arrays and numbers; let the "
         "function capture what else it reads"
     )
+
+
+def returned_leaf(value: Any) -> Any:
+    """Return a result: what is no float has no derivative."""
+    if not isinstance(value, Tracer) or value.kind.type.is_inexact:
+        return value
+    return plain(value)
 
 
 def result_of(value: Any) -> Result:

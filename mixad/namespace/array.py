@@ -39,7 +39,7 @@ from mixad.tape.operations import Operation
 from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import hide_frames, short_traceback
 
-__all__ = ["ArrayTracer"]
+__all__ = ["OF_SHAPES", "ArrayTracer"]
 
 _Method = Callable[[Any, Any], Any]
 
@@ -309,7 +309,7 @@ class ArrayTracer(Tracer):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if _is_like(function, self) and first_traced((args, *kwargs.values())) is None:
             return constants(function(*args, **kwargs))
-        if function in _OF_SHAPES:
+        if function in OF_SHAPES:
             return function(*exchanged(_in_shape, args), **exchanged(_in_shape, kwargs))
         if _takes_values(function):
             return _called_numpy(function, args, kwargs)
@@ -560,7 +560,7 @@ def _apply_ufunc(ufunc: Any, *operands: Any) -> Any:
     return as_numpy_gives(NUMPY.call(ufunc, operands, {}))
 
 
-_OF_SHAPES = frozenset({np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj})
+OF_SHAPES = frozenset({np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj})
 """Functions of NumPy that look at shape and dtype only."""
 
 

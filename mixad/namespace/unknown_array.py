@@ -16,7 +16,7 @@ import numpy as np
 
 from mixad.backends.arrays import library_of
 from mixad.errors import TracerError
-from mixad.namespace.array import ArrayTracer
+from mixad.namespace.array import OF_SHAPES, ArrayTracer
 from mixad.namespace.elementwise import elementwise, is_operand
 from mixad.namespace.module import exchanged
 from mixad.tape.opaque import apply_opaque
@@ -141,7 +141,7 @@ class UnknownArray(ArrayTracer):
         return self.call(ufunc if is_call else getattr(ufunc, method), operands, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if _has_derivative((args, kwargs)):
+        if function in OF_SHAPES or _has_derivative((args, kwargs)):
             return ArrayTracer.__array_function__(self.source, function, types, args, kwargs)
         return self.call(function, args, kwargs)
 

@@ -1,0 +1,125 @@
+"""A loop that runs for as long as a predicate holds, as one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mixad.backends.arrays import as_array, library_of
+from mixad.constructs.loop import Loop, Step, cotangents_of, packed, tangents_of
+from mixad.tape.body import Body
+from mixad.tape.operations import Static
+from mixad.tape.registers import as_register, of_register, own_array
+from mixad.tape.tracer import plain
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
+
+__all__ = ["WhileLoop", "run_while_loop"]
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class WhileLoop(Static):
+    """What is done in a loop whose number of steps depends on elements.
+
+    Attributes
+    ----------
+    test : Body
+        Of carries and what it captures, returns whether there is another step.
+    body : Body
+        Of carries and what it captures, returns the next carries.
+    carries : int
+        How many carries there are.
+    tests : int
+        How many values the test captures.
+    room : int
+        How many carries may be kept for the derivative.
+    """
+
+    test: Body
+    body: Body
+    carries: int
+    tests: int
+    room: int
+
+    def split(self, arguments: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
+        """Return carries, and what the test and the body capture."""
+        end = self.carries + self.tests
+        return (
+            list(arguments[: self.carries]),
+            list(arguments[self.carries : end]),
+            list(arguments[end:]),
+        )
+
+    def steps(self, count: Any) -> Loop:
+        """Return the loop over the steps that were taken."""
+        length = int(plain(count))
+        return Loop(self.body, self.carries, 0, length, False, "nothing", self.room)
+
+
+def run_while_loop(loop: WhileLoop, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Run a loop, or record it if an argument is traced.
+
+    Parameters
+    ----------
+    loop : WhileLoop
+        What to do.
+    arguments : sequence of array or Tracer
+        Carries, what the test captures, and what the body does.
+
+    Returns
+    -------
+    tuple of (array or Tracer)
+        The last carries, and how many steps there were.
+    """
+    return apply_values_rule(_WHILE_LOOP, *arguments, loop=loop)
+
+
+def _run(xp: Any, *arguments: Any, loop: WhileLoop) -> tuple[Any, ...]:
+    library = library_of(arguments[0])
+    carries, tested, captured = loop.split([as_register(as_array(each)) for each in arguments])
+    carries, count = list(map(packed, carries)), 0
+    test, step = Step(loop.test, library), Step(loop.body, library)
+    while bool(test([*carries, *tested])[0]):
+        carries, count = step([*carries, *captured]), count + 1
+    last = [own_array(carry, tuple(carry.shape)) for carry in carries]
+    return tuple([of_register(library, each) for each in (*last, np.asarray(count))])
+
+
+def _alike(xp: Any, *arguments: Any, loop: WhileLoop) -> tuple[Any, ...]:
+    library = library_of(arguments[0])
+    found = [result.zeros() for result in loop.body.results]
+    return (*found, of_register(library, np.asarray(0)))
+
+
+def _pull(
+    gs: Sequence[Any],
+    wanted: Sequence[bool],
+    values: Sequence[Any],
+    *arguments: Any,
+    loop: WhileLoop,
+) -> list[Any]:
+    steps = loop.steps(values[-1])
+    carries, tested, captured = loop.split(arguments)
+    of_carries, _, of_captured = loop.split(list(wanted))
+    given = [*carries, *captured]
+    found = cotangents_of(steps, gs[:-1], [*of_carries, *of_captured], values[:-1], given)
+    return [*found[: loop.carries], *[None] * len(tested), *found[loop.carries :]]
+
+
+def _push(
+    tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, loop: WhileLoop
+) -> list[Any]:
+    carries, _, captured = loop.split(arguments)
+    of_carries, _, of_captured = loop.split(list(tangents))
+    steps = loop.steps(values[-1])
+    given, along = [*carries, *captured], [*of_carries, *of_captured]
+    return [*tangents_of(steps, along, values[:-1], given), None]
+
+
+_WHILE_LOOP = ValuesRule(
+    "a loop", _run, _pull, reads=range(1 << 30), is_total=True, alike=_alike, tangents=_push
+)
