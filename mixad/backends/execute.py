@@ -45,8 +45,10 @@ from mixad.backends.hookspecs import (
     Cached,
     Executable,
     Folding,
+    LaunchBlock,
     PartWriting,
     Repeating,
+    Stepping,
     Tiled,
 )
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
@@ -115,6 +117,13 @@ class Prepared:
         if not isinstance(self.backend, Repeating):
             return None
         return self.backend.repeated(self.bound, reads, writes, fixed)
+
+    def block(self) -> tuple[Stepping, LaunchBlock] | None:
+        """Return it as what its backend runs step after step; None if that cannot be."""
+        if not isinstance(self.backend, Stepping):
+            return None
+        found = self.backend.block(self.bound)
+        return None if found is None else (self.backend, found)
 
 
 class Kernel:

@@ -16,9 +16,10 @@ for a library that has derivatives of its own implements `mixad_integrations` to
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import pluggy
 
@@ -44,9 +45,11 @@ __all__ = [
     "Folding",
     "Integration",
     "IntegrationSpec",
+    "LaunchBlock",
     "OnDevice",
     "PartWriting",
     "Repeating",
+    "Stepping",
     "StoringBeside",
     "Tiled",
     "hookimpl",
@@ -305,6 +308,103 @@ class Repeating(Protocol):
         -------
         callable or None
             Takes the list.
+        """
+        ...
+
+
+class LaunchBlock(NamedTuple):
+    """A launch whose words are filled in once.
+
+    Attributes
+    ----------
+    kernel : int
+        The address of ``void kernel(ptr words, i64 begin, i64 end)``.
+    words : array of int64
+        The argument block.
+    tiles : int
+        How many tiles there are.
+    reads : tuple of (int, int)
+        Which argument's address goes into which word.
+    numbers : tuple of (int, int, callable)
+        Which argument is a number, into which word it goes, and what makes its bits.
+    writes : tuple of (int, int)
+        For each result, the word of its address, and how many bytes are written there: those of
+        the result first, then others that nobody reads.
+    """
+
+    kernel: int
+    words: array[int]
+    tiles: int
+    reads: tuple[tuple[int, int], ...]
+    numbers: tuple[tuple[int, int, Callable[[Any], int]], ...]
+    writes: tuple[tuple[int, int], ...]
+
+
+@runtime_checkable
+class Stepping(Protocol):
+    """A backend that runs launches one after another, again and again, by itself."""
+
+    def block(self, bound: Bound) -> LaunchBlock | None:
+        """Return a launch whose results are arrays of their own, run in the thread that asks.
+
+        None if it takes so long that others would help, or cannot be told to begin elsewhere.
+
+        Parameters
+        ----------
+        bound : Bound
+            What `Backend.bind` returned for the launch.
+
+        Returns
+        -------
+        LaunchBlock or None
+            With words of its own.
+        """
+        ...
+
+    def copy_block(self, bytes_: int) -> LaunchBlock:
+        """Return what copies so many bytes.
+
+        Parameters
+        ----------
+        bytes_ : int
+            How many.
+
+        Returns
+        -------
+        LaunchBlock
+            With one argument and one result.
+        """
+        ...
+
+    def take_steps(
+        self,
+        blocks: Sequence[LaunchBlock],
+        moves: Sequence[tuple[int, int, int, int]],
+        first: int,
+        last: int,
+        flag: int = 0,
+        tested: int = 0,
+    ) -> int:
+        """Run all launches in order, step after step.
+
+        Parameters
+        ----------
+        blocks : sequence of LaunchBlock
+            What a step runs.
+        moves : sequence of (int, int, int, int)
+            What is added to words after a step: the block, the word, how much after an even step,
+            and after an odd one.
+        first, last : int
+            The steps to take, the last of them not.
+        flag : int
+            The address of a byte, or 0: once it is 0, there are no more steps.
+        tested : int
+            How many launches come before it is looked at.
+
+        Returns
+        -------
+        int
+            The step that comes next.
         """
         ...
 

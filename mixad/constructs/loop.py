@@ -19,10 +19,11 @@ from mixad.constructs.schedule import Schedule
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import concat
 from mixad.tape.body import Body
+from mixad.tape.native_steps import NativeSteps, Track
 from mixad.tape.node import Result, added
 from mixad.tape.operations import Static
 from mixad.tape.plan import Plan
-from mixad.tape.registers import as_register, of_register
+from mixad.tape.registers import as_register, of_register, own_array
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["Loop", "Step", "cotangents_of", "packed", "run_loop", "tangents_of"]
@@ -154,11 +155,16 @@ class Step:
         self._plan: Plan | None = None
         self._is_first = True
 
+    def plan(self, registers: Sequence[Any]) -> Plan | None:
+        """Return the plan for what registers hold, if there is one."""
+        self._plan = self._body.plan(registers, self._library)
+        return self._plan
+
     def __call__(self, registers: list[Any]) -> list[Any]:
         """Return the results for what registers hold."""
         is_first, self._is_first = self._is_first, False
         if is_first:
-            self._plan = self._body.plan(registers, self._library)
+            self.plan(registers)
         if self._plan is None:
             given = [of_register(self._library, each) for each in registers]
             found = map(as_register, map(as_array, self._body.compute(*given)))
@@ -170,24 +176,91 @@ class Step:
 def _run(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
     """Run a loop over arrays."""
     library = library_of(arguments[0]) if arguments else loop.body.results[0].kind.library
-    carries, xs, captured = loop.split([as_register(as_array(each)) for each in arguments])
-    carries, xs = list(map(packed, carries)), list(map(packed, xs))
-    ys = [_stacked(result, loop.length) for result in loop.ys]
-    keeps = loop.keeps != "nothing"
-    kept = [_stacked(r, loop.length) for r in loop.body.results[: loop.carries] if keeps]
+    registers = [packed(as_register(as_array(each))) for each in arguments]
+    found = _Memory(loop)
+    carries, xs, captured = loop.split(registers)
     step = Step(loop.body, library)
+    first = [*carries, *[x[loop.steps[0], ...] for x in xs], *captured] if loop.length else None
+    plan = None if first is None else step.plan(first)
+    is_native = plan is not None and plan.natives is not None and not plan.decided
+    if plan is None or not is_native or not _run_natively(loop, plan, carries, xs, captured, found):
+        _run_by_python(loop, step, carries, xs, captured, found)
+    values = found.kept if loop.keeps == "alone" else (*found.last, *found.ys, *found.kept)
+    return tuple([of_register(library, each) for each in values])
+
+
+class _Memory:
+    """What a loop leaves: the last carries, and arrays of what its steps give.
+
+    Of carries that are kept there is one more: those after the last step.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        results, keeps = loop.body.results[: loop.carries], loop.keeps != "nothing"
+        self.last: list[Any] = []
+        self.ys = [] if loop.keeps == "alone" else [_stacked(r, loop.length) for r in loop.ys]
+        self.wholes = [_stacked(r, loop.length + 1) for r in results if keeps]
+        self.kept = [whole[1:] if loop.reverse else whole[:-1] for whole in self.wholes]
+
+
+def _run_by_python(
+    loop: Loop,
+    step: Step,
+    carries: list[Any],
+    xs: Sequence[Any],
+    captured: Sequence[Any],
+    found: _Memory,
+) -> None:
+    """Take the steps of a loop one by one."""
     for at in loop.steps:
-        for whole, carry in zip(kept, carries, strict=keeps):
+        for whole, carry in zip(found.kept, carries, strict=bool(found.kept)):
             whole[at, ...] = carry
         if loop.keeps == "alone" and at == loop.steps[-1]:
             break
-        found = step([*carries, *[x[at, ...] for x in xs], *captured])
-        carries = found[: loop.carries]
-        for whole, part in zip(ys, found[loop.carries :], strict=True):
+        made = step([*carries, *[x[at, ...] for x in xs], *captured])
+        carries = made[: loop.carries]
+        for whole, part in zip(found.ys, made[loop.carries :], strict=bool(found.ys)):
             whole[at, ...] = part
-    last = [_own(carry, library) for carry in carries]
-    values = kept if loop.keeps == "alone" else (*last, *ys, *kept)
-    return tuple([of_register(library, each) for each in values])
+    found.last = list(map(_own, carries))
+
+
+def _run_natively(
+    loop: Loop,
+    plan: Plan,
+    carries: Sequence[Any],
+    xs: Sequence[Any],
+    captured: Sequence[Any],
+    found: _Memory,
+) -> bool:
+    """Take the steps of a loop without Python between them; tell whether that could be done."""
+    first, by = loop.steps[0], loop.steps.step
+    count = loop.length - (loop.keeps == "alone")
+    inputs, outputs, pairs = list[Track](), list[Track](), list[Any]()
+    for number, carry in enumerate(carries):
+        if found.wholes:
+            whole = found.wholes[number]
+            begin = loop.length if loop.reverse else 0
+            whole[begin, ...] = carry
+            inputs.append(Track.along(whole, begin, by))
+            outputs.append(Track.along(whole, begin + by, by))
+        else:
+            pairs.append((carry.copy(), np.empty_like(carry)))
+            one, other = pairs[-1]
+            inputs.append(Track.between(one, other))
+            outputs.append(Track.between(other, one))
+    inputs += [Track.along(x, first, by) for x in xs] + list(map(Track.of, captured))
+    ys = found.ys or [_stacked(result, 1) for result in loop.ys]
+    outputs += [Track.along(y, first, by) if found.ys else Track.of(y) for y in ys]
+    steps = NativeSteps()
+    if not steps.add(plan, inputs, outputs):
+        return False
+    steps.take(count)
+    if found.wholes:
+        end = 0 if loop.reverse else loop.length
+        found.last = [whole[end, ...].copy() for whole in found.wholes]
+    else:
+        found.last = [pair[count % 2] for pair in pairs]
+    return True
 
 
 def packed(register: Any) -> Any:
@@ -197,11 +270,9 @@ def packed(register: Any) -> Any:
     return register if register.flags.c_contiguous else register.copy()
 
 
-def _own(register: Any, library: Library) -> Any:
+def _own(register: Any) -> Any:
     """Return a copy: a carry may be what came in."""
-    return (
-        register.copy() if type(register) is np.ndarray else library.xp.asarray(register, copy=True)
-    )
+    return own_array(register, tuple(register.shape))
 
 
 def _stacked(result: Result, length: int) -> Any:
@@ -285,9 +356,7 @@ class _Backward:
         self._of_kept = [of_kept[at] for at in self._kept_given]
         self._of_xs: list[list[Any]] = []
 
-    def take_back(
-        self, carries: Sequence[Any], xs: Sequence[Any], captured: Sequence[Any]
-    ) -> None:
+    def take_back(self, carries: Sequence[Any], xs: Sequence[Any], captured: Sequence[Any]) -> None:
         """Carry cotangents back through all steps, of which the first begins with ``carries``.
 
         Where not all carries are kept, steps run again from those that are.

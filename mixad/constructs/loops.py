@@ -170,7 +170,9 @@ def while_loop(
     --------
     >>> import mixad
     >>> def root(a):
-    ...     return mixad.while_loop(lambda x: abs(x * x - a) > 1e-12, lambda x: 0.5 * (x + a / x), a)
+    ...     return mixad.while_loop(
+    ...         lambda x: abs(x * x - a) > 1e-12, lambda x: 0.5 * (x + a / x), a
+    ...     )
     >>> float(root(2.0)), float(mixad.grad(root)(2.0))
     (1.414213562373095, 0.35355339059327373)
     """

@@ -6,6 +6,8 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
@@ -25,6 +27,7 @@ from mixad.scalar.dtypes import is_complex_dtype
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.memory import gives_arrays, gives_read_only_views, gives_views
 from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.tracer import Tracer, bodies_among
 
 __all__ = [
     "adjoint",
@@ -56,12 +59,37 @@ def matmul(a: Any, b: Any) -> Any:
     if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
         raise ValueError("matmul takes arrays with at least one axis: use * to scale")
     a, b = of_one_type("matmul", (a, b))
+    if _is_kernel(a, b):
+        return _summed_products(a, b)
     rows = reshape(a, (1, *a.shape)) if a.ndim == 1 else a
     columns = reshape(b, (*b.shape, 1)) if b.ndim == 1 else b
     product = apply_rule(_MATMUL, rows, columns, turns_a=False, turns_b=False)
     shape = tuple(product.shape)
     shape = (*shape[:-2], *shape[-2:][a.ndim == 1 : 2 - (b.ndim == 1)])
     return reshape(product, shape)
+
+
+_MAX_PRODUCTS = 1 << 14
+"""Products of elements up to which a kernel adds them up in the body of a loop."""
+
+
+def _is_kernel(a: Any, b: Any) -> bool:
+    """Whether a product is a kernel: of small real matrices in the body of a loop, which then needs
+    no library in its steps."""
+    levels = [x.origin.levels for x in (a, b) if isinstance(x, Tracer) and x.state is None]
+    if not any(map(bodies_among, levels)) or a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
+        return False
+    count = math.prod(a.shape) * (b.shape[-1] if b.ndim > 1 else 1)
+    is_small = max(a.ndim, b.ndim) <= 2 and 0 < count <= _MAX_PRODUCTS
+    return is_small and all(x.dtype in (np.float32, np.float64) for x in (a, b))
+
+
+def _summed_products(a: Any, b: Any) -> Any:
+    """Return a matrix product as a broadcast product and a sum."""
+    if b.ndim == 1:
+        return total(elementwise("mul", a, b), -1)
+    columns = reshape(a, (*a.shape, 1))
+    return total(elementwise("mul", columns, b), -2)
 
 
 def _product(a: Any, b: Any, *, turns_a: bool = False, turns_b: bool = False) -> Any:

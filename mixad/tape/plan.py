@@ -10,6 +10,7 @@ import numpy as np
 
 from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.held import Held
+from mixad.tape.native_steps import Native
 from mixad.tape.plan_steps import Maker, Step
 from mixad.tape.registers import came_in
 
@@ -87,6 +88,10 @@ class Plan:
         What is read of what came in.
     decided : tuple of DecidedResult
         What to warn of.
+    natives : tuple of Native or None
+        Its steps, if a backend can run all of them by itself.
+    sizes : tuple of int
+        How many bytes the values have.
     idle : list
         What threads run that are not at it now.
     """
@@ -99,6 +104,8 @@ class Plan:
     ends: tuple[tuple[int, bool], ...]
     slots: tuple[int, ...]
     decided: tuple[DecidedResult, ...]
+    natives: tuple[Native, ...] | None = None
+    sizes: tuple[int, ...] = ()
     idle: list[_Layout] = field(default_factory=list)
 
     def run(

@@ -39,6 +39,7 @@ from mixad.tape.journal import (
     Viewed,
 )
 from mixad.tape.kernel_call import KernelCall, kernel_values
+from mixad.tape.native_steps import Native, NativeLaunch, alias_of
 from mixad.tape.node import Rule
 from mixad.tape.plan import Fixed, Plan, Result, share_memory
 from mixad.tape.plan_steps import Arguments, Maker, Pull, Registers, Run, Step
@@ -141,6 +142,7 @@ class _Planner:
         self._same: dict[int, int] = {}
         self._waiting: dict[int, tuple[Term, ...]] = {}
         self._makers: list[Maker] = []
+        self._natives: dict[int, Native] = {}
         self._last: dict[int, int] = {}
         self._constants = [(self._at(at), as_register(array)) for at, array in journal.constants]
         for at, array in self._constants:
@@ -170,7 +172,16 @@ class _Planner:
             ends,
             tuple(sorted(self._read)),
             tuple(journal.decided),
+            self._as_natives(),
+            tuple([getattr(self.registers[at], "nbytes", 0) for at in wanted]),
         )
+
+    def _as_natives(self) -> tuple[Native, ...] | None:
+        """Return the steps if a backend can run all of them by itself."""
+        found = [self._natives.get(at) for at in range(len(self._makers))]
+        if None in found or self._library is not NUMPY:
+            return None
+        return tuple([native for native in found if native is not None])
 
     def _fixed(self, others: set[int]) -> list[Fixed]:
         """Return the registers that only kernels fill and read, and what memory they have."""
@@ -253,10 +264,12 @@ class _Planner:
         self._touch(first, second)
         if (known.is_own or is_own) and takes(arrays[own], arrays[other]):
             self._make_readers(own)
+            self._note_sum(own, other, own)
             self._step(partial(steps.add_into, own, other))
             self._found[place] = _Found(own, True)
         else:
             found = self._new(None)
+            self._note_sum(first, second, found)
             self._step(partial(steps.add_new, first, second, found))
             self._found[place] = _Found(found, True)
 
@@ -387,12 +400,40 @@ class _Planner:
         step = partial(steps.launch, run, tuple(reads), writes)
         step(self.registers)
         if isinstance(launch, Prepared) and all(type(self.registers[at]) in _PLAIN for at in reads):
+            self._note_native(launch, reads, writes)
             repeated = partial(launch.repeated, tuple(reads), writes)
             if repeated({}) is not None:
                 self._launched += [(at, len(self._makers)) for at in writes]
                 self._makers.append(cast("Maker", repeated))
                 return
         self._makers.append(steps.for_all_threads(step))
+
+    def _note_native(self, launch: Prepared, reads: Sequence[int], writes: Sequence[int]) -> None:
+        """Note that the next step is a launch that a backend can run by itself, if it can."""
+        block = launch.block()
+        constants = {at for at, _ in self._constants}
+        if block is not None and all(reads[k] in constants for k, _, _ in block[1].numbers):
+            sizes = tuple([self.registers[at].nbytes for at in writes])
+            native = NativeLaunch(launch, tuple(reads), tuple(writes), sizes)
+            self._natives[len(self._makers)] = native
+
+    def _note_sum(self, first: int, second: int, result: int) -> None:
+        """Note that the next step adds up two arrays, if a backend can do that by itself."""
+        arrays = [self.registers[first], self.registers[second]]
+        are_summed = all(type(a) is np.ndarray and a.dtype in _SUMMED for a in arrays)
+        if are_summed and arrays[0].dtype == arrays[1].dtype:
+            prepared = sum_of(2, arrays[0].dtype).kernel.prepared(arrays, None)
+            if self.registers[result] is None:
+                self.registers[result] = arrays[0] + arrays[1]
+            self._note_native(prepared, (first, second), (result,))
+
+    def _note_alias(self, source: int, result: int) -> None:
+        """Note that the last step has given a view of what is in a register, if it has."""
+        array, view = self.registers[source], self.registers[result]
+        if type(array) is np.ndarray and type(view) is np.ndarray:
+            native = alias_of(array, view, source, result)
+            if native is not None:
+                self._natives[len(self._makers) - 1] = native
 
     def _launch_of(
         self,
@@ -459,6 +500,7 @@ class _Planner:
         whole, result = self._places((entry.whole, entry.result))
         self._touch(result)
         self._step(partial(steps.view, entry.strided, whole, result))
+        self._note_alias(whole, result)
 
     def evaluated(self, entry: Evaluated) -> None:
         """Apply a rule."""
@@ -474,6 +516,8 @@ class _Planner:
             self._step(partial(steps.evaluate_several, evaluate, entry.static, arguments, results))
         else:
             self._step(partial(steps.evaluate, evaluate, entry.static, arguments, results[0]))
+            if len(entry.arguments) == 1:
+                self._note_alias(self._at(entry.arguments[0]), results[0])
 
     def pulled_kernel(self, entry: PulledKernel) -> None:
         """Take a step that pulls kernels back."""
@@ -692,6 +736,9 @@ _ENTRIES: Mapping[type, Callable[[_Planner, Any], None]] = {
     Passed: _Planner.passed,
     Contracted: _Planner.contracted,
 }
+
+_SUMMED = (np.float32, np.float64)
+"""Types of arrays that a kernel adds up."""
 
 _PLAIN = (np.ndarray, float, int, bool)
 """Types of what kernels are launched on without being asked anything."""

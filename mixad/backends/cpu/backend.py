@@ -10,7 +10,15 @@ from typing import Any
 from mixad.backends.cpu import buffers, compiler
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
-from mixad.backends.cpu.launch import Run, prepare_boxes, prepare_launch, prepare_repeated
+from mixad.backends.cpu.launch import (
+    Run,
+    prepare_block,
+    prepare_boxes,
+    prepare_launch,
+    prepare_repeated,
+)
+from mixad.backends.cpu.steps import copy_block, take_steps
+from mixad.backends.hookspecs import LaunchBlock
 from mixad.backends.object_cache import default
 from mixad.config import show_bytes
 from mixad.emit.llvm.text import ENTRY, GANG, Dialect
@@ -144,6 +152,26 @@ class CpuBackend:
         """Return what runs a kernel on registers, of which some have the same arrays each time."""
         kernel, launch, binding = bound.kernel, bound.launch, bound.binding
         return prepare_repeated(kernel, launch, binding, reads, writes, fixed)
+
+    def block(self, bound: BoundKernel) -> LaunchBlock | None:
+        """Return a launch whose words are filled in once; None for one that takes long."""
+        return prepare_block(bound.kernel, bound.launch, bound.binding)
+
+    def copy_block(self, bytes_: int) -> LaunchBlock:
+        """Return what copies so many bytes."""
+        return copy_block(bytes_)
+
+    def take_steps(
+        self,
+        blocks: Sequence[LaunchBlock],
+        moves: Sequence[tuple[int, int, int, int]],
+        first: int,
+        last: int,
+        flag: int = 0,
+        tested: int = 0,
+    ) -> int:
+        """Run launches in order, step after step; return the next one."""
+        return take_steps(blocks, moves, first, last, flag, tested)
 
     def in_boxes(
         self,

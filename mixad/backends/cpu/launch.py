@@ -14,6 +14,7 @@ import numpy as np
 
 from mixad.backends.arrays import library_met
 from mixad.backends.cpu import buffers, workers
+from mixad.backends.hookspecs import LaunchBlock
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Packing, Result, pack_double
 from mixad.kernel.boxes import Box, without
@@ -25,7 +26,7 @@ from mixad.scalar.types import ScalarType
 if TYPE_CHECKING:
     from mixad.backends.cpu.backend import CpuKernel
 
-__all__ = ["Run", "address_of", "allocate", "finish", "prepare_boxes", "prepare_launch",
+__all__ = ["Run", "address_of", "allocate", "finish", "prepare_block", "prepare_boxes", "prepare_launch",
            "prepare_repeated", "tree_sum"]  # fmt: skip
 
 _Array: TypeAlias = np.ndarray[Any, Any]
@@ -126,9 +127,7 @@ def prepare_repeated(
     registers of arguments and results; the caller keeps what ``fixed`` has for some: their
     addresses are filled in once.
     """
-    is_left_whole = binding.axes is None and all(r.is_left_whole for r in binding.outputs)
-    is_plain = is_left_whole and kernel.has_numpy_types and not kernel.spec.streaming
-    if not (is_plain and _is_direct(kernel, launch, binding)):
+    if not _is_plain(kernel, launch, binding):
         return None
     words, results = binding.words[:], list(zip(writes, binding.outputs, strict=True))
     made = [(register, result) for register, result in results if register not in fixed]
@@ -155,6 +154,34 @@ def prepare_repeated(
         call(address, 0, binding.tiles)
 
     return run
+
+
+def _is_plain(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
+    """Whether a kernel runs at once, and leaves its results as they are to be."""
+    is_left_whole = binding.axes is None and all(r.is_left_whole for r in binding.outputs)
+    is_plain = is_left_whole and kernel.has_numpy_types and not kernel.spec.streaming
+    return is_plain and _is_direct(kernel, launch, binding)
+
+
+def prepare_block(kernel: CpuKernel, launch: Launch, binding: Binding) -> LaunchBlock | None:
+    """Return a launch whose words are filled in once; None if it cannot be run so."""
+    is_whole = binding.axes is None and all(r.is_summed_up for r in binding.outputs)
+    is_plain = is_whole and kernel.has_numpy_types and not kernel.spec.streaming
+    if not (is_plain and binding.tiles and _is_direct(kernel, launch, binding)):
+        return None
+    _set_flags(binding.words, _QUIET)
+    places = tuple([(result.position, _bytes_of(result)) for result in binding.outputs])
+    words = binding.words[:]
+    return LaunchBlock(
+        kernel.address, words, binding.tiles, binding.arrays, binding.uniforms, places
+    )
+
+
+def _bytes_of(result: Result) -> int:
+    """Return how many bytes a kernel writes of a result."""
+    *outer, extent = result.memory if result.memory else (1,)
+    extent = padded_columns(extent) if result.is_summed_by_columns else extent
+    return math.prod(outer) * extent * result.held.dtype.itemsize
 
 
 def prepare_boxes(

@@ -1,0 +1,84 @@
+; The native half of steps.py: launches one after another, again and again.
+;
+; A step is all launches in order; each runs all its tiles in this thread. After a step, words of
+; their blocks are moved on: addresses of what the next step reads and writes.
+
+%launch = type { ptr, ptr, i64 }                        ; kernel, block, tiles
+%move = type { ptr, i64, i64 }                          ; word; how far after an even step, an odd one
+
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+; A kernel that copies bytes: destination, source, how many.
+define void @copy(ptr %block, i64 %begin, i64 %end) {
+  %to = load ptr, ptr %block
+  %fromp = getelementptr i64, ptr %block, i64 1
+  %from = load ptr, ptr %fromp
+  %bytesp = getelementptr i64, ptr %block, i64 2
+  %bytes = load i64, ptr %bytesp
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  ret void
+}
+
+; Take the steps from `first` on, before `last`. Where there is a flag, a byte, stop once it is 0
+; after the first `tested` launches of a step. Return which step comes next.
+define i64 @take_steps(ptr %launches, i64 %count, ptr %moves, i64 %moved, i64 %first, i64 %last,
+                       ptr %flag, i64 %tested) {
+entry:
+  %has_flag = icmp ne ptr %flag, null
+  br label %next_step
+next_step:
+  %step = phi i64 [ %first, %entry ], [ %step1, %after ]
+  %more = icmp slt i64 %step, %last
+  br i1 %more, label %next_launch, label %done
+next_launch:
+  %k = phi i64 [ 0, %next_step ], [ %k1, %launched ]
+  %is_tested = icmp eq i64 %k, %tested
+  %looks = and i1 %has_flag, %is_tested
+  br i1 %looks, label %look, label %go_on
+look:
+  %byte = load i8, ptr %flag
+  %is_over = icmp eq i8 %byte, 0
+  br i1 %is_over, label %done, label %go_on
+go_on:
+  %any = icmp slt i64 %k, %count
+  br i1 %any, label %launch, label %move_on
+launch:
+  %kernelp = getelementptr %launch, ptr %launches, i64 %k, i32 0
+  %kernel = load ptr, ptr %kernelp
+  %blockp = getelementptr %launch, ptr %launches, i64 %k, i32 1
+  %block = load ptr, ptr %blockp
+  %tilesp = getelementptr %launch, ptr %launches, i64 %k, i32 2
+  %tiles = load i64, ptr %tilesp
+  call void %kernel(ptr %block, i64 0, i64 %tiles)
+  br label %launched
+launched:
+  %k1 = add i64 %k, 1
+  br label %next_launch
+move_on:
+  %parity = and i64 %step, 1
+  %is_odd = icmp eq i64 %parity, 1
+  br label %next_move
+next_move:
+  %m = phi i64 [ 0, %move_on ], [ %m1, %moving ]
+  %any_move = icmp slt i64 %m, %moved
+  br i1 %any_move, label %moving, label %after
+moving:
+  %wordp = getelementptr %move, ptr %moves, i64 %m, i32 0
+  %word = load ptr, ptr %wordp
+  %evenp = getelementptr %move, ptr %moves, i64 %m, i32 1
+  %even = load i64, ptr %evenp
+  %oddp = getelementptr %move, ptr %moves, i64 %m, i32 2
+  %odd = load i64, ptr %oddp
+  %far = select i1 %is_odd, i64 %odd, i64 %even
+  %old = load i64, ptr %word
+  %new = add i64 %old, %far
+  store i64 %new, ptr %word
+  %m1 = add i64 %m, 1
+  br label %next_move
+after:
+  %step1 = add i64 %step, 1
+  br label %next_step
+done:
+  %reached = phi i64 [ %step, %next_step ], [ %step, %look ]
+  ret i64 %reached
+}

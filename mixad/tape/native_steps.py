@@ -1,0 +1,222 @@
+"""Plans that a backend runs by itself, step after step of a loop: no Python between launches.
+
+Where each register is in memory is decided before: at one address, or moving on from step to step,
+as the parts of an array do, or to and fro between two arrays, as a carry does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from mixad.backends.array_memory import packed_strides
+from mixad.backends.arrays import NUMPY
+from mixad.backends.hookspecs import LaunchBlock, Stepping
+
+if TYPE_CHECKING:
+    from mixad.backends.execute import Prepared
+    from mixad.tape.plan import Plan
+
+__all__ = ["Native", "NativeLaunch", "NativeSteps", "Track", "alias_of"]
+
+_SECONDS = 0.05
+"""After how long Python looks whether there is a signal, such as Ctrl-C."""
+
+_BEGIN = 64
+"""Steps that are taken before it is known how long they take."""
+
+_MAX_STEPS = 1 << 20
+"""Steps that are taken at once, an even number."""
+
+
+class NativeLaunch(NamedTuple):
+    """A launch on registers, with how many bytes each result has."""
+
+    prepared: Prepared
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+class NativeAlias(NamedTuple):
+    """A view of what is in a register: how many bytes after it begins, and whether it has gaps."""
+
+    source: int
+    result: int
+    first: int
+    is_packed: bool
+
+
+Native: TypeAlias = NativeLaunch | NativeAlias
+
+
+def alias_of(
+    array: np.ndarray[Any, Any], view: np.ndarray[Any, Any], source: int, result: int
+) -> NativeAlias | None:
+    """Return what tells where in an array a view of it begins; None if it is none."""
+    if not np.may_share_memory(array, view):
+        return None
+    first = NUMPY.memory.address(view) - NUMPY.memory.address(array)
+    return NativeAlias(source, result, first, view.strides == packed_strides(view))
+
+
+class Track(NamedTuple):
+    """Where something is in memory.
+
+    Attributes
+    ----------
+    address : int
+        In the first step.
+    even, odd : int
+        How far it moves after each even step, and after each odd one.
+    """
+
+    address: int
+    even: int = 0
+    odd: int = 0
+
+    @staticmethod
+    def of(array: np.ndarray[Any, Any]) -> Track:
+        """Return where an array is that all steps read."""
+        return Track(NUMPY.memory.address(array))
+
+    @staticmethod
+    def along(array: np.ndarray[Any, Any], first: int, by: int) -> Track:
+        """Return where the parts of an array are that steps take one by one."""
+        stride = array.strides[0]
+        return Track(NUMPY.memory.address(array) + first * stride, by * stride, by * stride)
+
+    @staticmethod
+    def between(array: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Track:
+        """Return where something is that is in one array in even steps, in another in odd ones."""
+        far = NUMPY.memory.address(other) - NUMPY.memory.address(array)
+        return Track(NUMPY.memory.address(array), far, -far)
+
+
+@dataclass
+class NativeSteps:
+    """What a step of a loop does, as launches whose words are filled in.
+
+    Attributes
+    ----------
+    blocks : list of LaunchBlock
+        The launches, in order.
+    moves : list of (int, int, int, int)
+        The words that move on from step to step.
+    memory : list of array
+        What the launches write that no later step reads.
+    """
+
+    blocks: list[LaunchBlock] = field(default_factory=list)
+    moves: list[tuple[int, int, int, int]] = field(default_factory=list)
+    memory: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    _backend: Stepping | None = None
+
+    def add(self, plan: Plan, inputs: Sequence[Track], outputs: Sequence[Track]) -> bool:
+        """Add the launches of a plan; tell whether that could be done.
+
+        Parameters
+        ----------
+        plan : Plan
+            Of steps that a backend runs.
+        inputs : sequence of Track
+            Where what comes in is.
+        outputs : sequence of Track
+            Where the results go.
+        """
+        assert plan.natives is not None
+        if not any(type(each) is NativeLaunch for each in plan.natives):
+            return False
+        tracks = dict(enumerate(inputs))
+        for at, held in enumerate(plan.registers):
+            if type(held) is np.ndarray and at not in tracks:
+                tracks[at] = Track.of(held)
+        last = {at: n for n, each in enumerate(plan.natives) for at in _written(each)}
+        packed = {each.result: each.is_packed for each in plan.natives if type(each) is NativeAlias}
+        direct = {at: track for at, track in zip(plan.values, outputs, strict=True) if at in last}
+        for number, each in enumerate(plan.natives):
+            if type(each) is NativeAlias:
+                address, even, odd = tracks[each.source]
+                tracks[each.result] = Track(address + each.first, even, odd)
+                continue
+            results = {at: track for at, track in direct.items() if last[at] == number}
+            tracks.update(self._launch(plan, each, tracks, results))
+        for at, track in zip(plan.values, outputs, strict=True):
+            if tracks.get(at) != track:
+                if at not in tracks or not packed.get(at, True):
+                    return False
+                self._copy(plan, at, tracks[at], track)
+        return self._backend is not None
+
+    def _launch(
+        self,
+        plan: Plan,
+        launch: NativeLaunch,
+        tracks: Mapping[int, Track],
+        direct: Mapping[int, Track],
+    ) -> dict[int, Track]:
+        """Add a launch, some of whose results have a place; return where the results are."""
+        found = launch.prepared.block()
+        assert found is not None, "it has been asked for when the plan was made"
+        self._backend, block = found
+        for param, word in block.reads:
+            self._place(block, word, tracks[launch.reads[param]])
+        for param, word, pack in block.numbers:
+            block.words[word] = pack(plan.registers[launch.reads[param]])
+        written = {}
+        for at, (word, room), size in zip(launch.writes, block.writes, launch.sizes, strict=True):
+            track = direct.get(at) if room == size else None
+            if track is None:
+                self.memory.append(np.empty(room, np.uint8))
+                track = Track.of(self.memory[-1])
+            self._place(block, word, track)
+            written[at] = track
+        self.blocks.append(block)
+        return written
+
+    def _copy(self, plan: Plan, at: int, source: Track, target: Track) -> None:
+        """Add a copy of a result that is elsewhere."""
+        assert self._backend is not None
+        block = self._backend.copy_block(plan.sizes[plan.values.index(at)])
+        self._place(block, 1, source)
+        self._place(block, 0, target)
+        self.blocks.append(block)
+
+    def _place(self, block: LaunchBlock, word: int, track: Track) -> None:
+        """Fill in a word of the next launch."""
+        block.words[word] = track.address
+        if track.even or track.odd:
+            self.moves.append((len(self.blocks), word, track.even, track.odd))
+
+    def take(self, count: int | None, flag: int = 0, tested: int = 0) -> int:
+        """Take so many steps, or as many as a flag says; return how many these were.
+
+        Parameters
+        ----------
+        count : int or None
+            How many steps there are; None if the flag tells.
+        flag : int
+            The address of a byte that is 0 once there are no more.
+        tested : int
+            How many launches come before it is looked at.
+        """
+        backend = self._backend
+        assert backend is not None
+        at, many = 0, _BEGIN
+        while count is None or at < count:
+            begun = perf_counter()
+            end = at + many if count is None else min(at + many, count)
+            reached = backend.take_steps(self.blocks, self.moves, at, end, flag, tested)
+            if reached < end:
+                return reached
+            at, taken = end, perf_counter() - begun
+            many = min(2 * many if taken < _SECONDS else max(many // 2, 2), _MAX_STEPS)
+        return at
+
+
+def _written(native: Native) -> Sequence[int]:
+    return native.writes if type(native) is NativeLaunch else ()
