@@ -312,6 +312,25 @@ class Repeating(Protocol):
         ...
 
 
+class Written(NamedTuple):
+    """A result of a launch whose words are filled in once.
+
+    Attributes
+    ----------
+    word : int
+        The word of its address.
+    room : int
+        How many bytes are written there: those of the result first, then others that nobody reads.
+    finish : tuple of (bool, LaunchBlock)
+        What makes the result of these, one after another: in place, with the address in the first
+        word, or somewhere else, with that in the first word and this in the second.
+    """
+
+    word: int
+    room: int
+    finish: tuple[tuple[bool, LaunchBlock], ...] = ()
+
+
 class LaunchBlock(NamedTuple):
     """A launch whose words are filled in once.
 
@@ -327,9 +346,8 @@ class LaunchBlock(NamedTuple):
         Which argument's address goes into which word.
     numbers : tuple of (int, int, callable)
         Which argument is a number, into which word it goes, and what makes its bits.
-    writes : tuple of (int, int)
-        For each result, the word of its address, and how many bytes are written there: those of
-        the result first, then others that nobody reads.
+    writes : tuple of Written
+        What becomes of each result.
     """
 
     kernel: int
@@ -337,7 +355,7 @@ class LaunchBlock(NamedTuple):
     tiles: int
     reads: tuple[tuple[int, int], ...]
     numbers: tuple[tuple[int, int, Callable[[Any], int]], ...]
-    writes: tuple[tuple[int, int], ...]
+    writes: tuple[Written, ...]
 
 
 @runtime_checkable

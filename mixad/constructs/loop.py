@@ -155,16 +155,16 @@ class Step:
         self._plan: Plan | None = None
         self._is_first = True
 
-    def plan(self, registers: Sequence[Any]) -> Plan | None:
-        """Return the plan for what registers hold, if there is one."""
-        self._plan = self._body.plan(registers, self._library)
-        return self._plan
+    def native_plan(self, registers: Sequence[Any]) -> Plan | None:
+        """Return the plan for what registers hold, if a backend runs it by itself."""
+        self._plan = plan = self._body.plan(registers, self._library)
+        return None if plan is None or plan.natives is None or plan.decided else plan
 
     def __call__(self, registers: list[Any]) -> list[Any]:
         """Return the results for what registers hold."""
         is_first, self._is_first = self._is_first, False
         if is_first:
-            self.plan(registers)
+            self._plan = self._body.plan(registers, self._library)
         if self._plan is None:
             given = [of_register(self._library, each) for each in registers]
             found = map(as_register, map(as_array, self._body.compute(*given)))
@@ -181,9 +181,8 @@ def _run(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
     carries, xs, captured = loop.split(registers)
     step = Step(loop.body, library)
     first = [*carries, *[x[loop.steps[0], ...] for x in xs], *captured] if loop.length else None
-    plan = None if first is None else step.plan(first)
-    is_native = plan is not None and plan.natives is not None and not plan.decided
-    if plan is None or not is_native or not _run_natively(loop, plan, carries, xs, captured, found):
+    plan = None if first is None else step.native_plan(first)
+    if plan is None or not _run_natively(loop, plan, carries, xs, captured, found):
         _run_by_python(loop, step, carries, xs, captured, found)
     values = found.kept if loop.keeps == "alone" else (*found.last, *found.ys, *found.kept)
     return tuple([of_register(library, each) for each in values])
@@ -252,7 +251,7 @@ def _run_natively(
     ys = found.ys or [_stacked(result, 1) for result in loop.ys]
     outputs += [Track.along(y, first, by) if found.ys else Track.of(y) for y in ys]
     steps = NativeSteps()
-    if not steps.add(plan, inputs, outputs):
+    if not steps.add(plan, inputs, outputs, captured):
         return False
     steps.take(count)
     if found.wholes:

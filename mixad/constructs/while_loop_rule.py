@@ -11,6 +11,7 @@ import numpy as np
 from mixad.backends.arrays import as_array, library_of
 from mixad.constructs.loop import Loop, Step, cotangents_of, packed, tangents_of
 from mixad.tape.body import Body
+from mixad.tape.native_steps import NativeSteps, Track
 from mixad.tape.operations import Static
 from mixad.tape.registers import as_register, of_register, own_array
 from mixad.tape.tracer import plain
@@ -81,12 +82,40 @@ def run_while_loop(loop: WhileLoop, arguments: Sequence[Any]) -> tuple[Any, ...]
 def _run(xp: Any, *arguments: Any, loop: WhileLoop) -> tuple[Any, ...]:
     library = library_of(arguments[0])
     carries, tested, captured = loop.split([as_register(as_array(each)) for each in arguments])
-    carries, count = list(map(packed, carries)), 0
+    carries, tested, captured = [list(map(packed, each)) for each in (carries, tested, captured)]
     test, step = Step(loop.test, library), Step(loop.body, library)
-    while bool(test([*carries, *tested])[0]):
-        carries, count = step([*carries, *captured]), count + 1
-    last = [own_array(carry, tuple(carry.shape)) for carry in carries]
+    found = _run_natively(test, step, carries, tested, captured)
+    if found is None:
+        count = 0
+        while bool(test([*carries, *tested])[0]):
+            carries, count = step([*carries, *captured]), count + 1
+        found = [own_array(carry, tuple(carry.shape)) for carry in carries], count
+    last, count = found
     return tuple([of_register(library, each) for each in (*last, np.asarray(count))])
+
+
+def _run_natively(
+    test: Step,
+    step: Step,
+    carries: Sequence[Any],
+    tested: Sequence[Any],
+    captured: Sequence[Any],
+) -> tuple[list[Any], int] | None:
+    """Return the last carries and how many steps there were; None if Python is to take these."""
+    tests, body = test.native_plan([*carries, *tested]), step.native_plan([*carries, *captured])
+    if tests is None or body is None:
+        return None
+    pairs = [(carry.copy(), np.empty_like(carry)) for carry in carries]
+    now = [Track.between(one, other) for one, other in pairs]
+    then = [Track.between(other, one) for one, other in pairs]
+    steps, flag = NativeSteps(), np.zeros((), bool)
+    if not steps.add(tests, [*now, *map(Track.of, tested)], [Track.of(flag)], tested):
+        return None
+    before = len(steps.blocks)
+    if not steps.add(body, [*now, *map(Track.of, captured)], then, captured):
+        return None
+    count = steps.take(None, Track.of(flag).address, before)
+    return [pair[count % 2] for pair in pairs], count
 
 
 def _alike(xp: Any, *arguments: Any, loop: WhileLoop) -> tuple[Any, ...]:

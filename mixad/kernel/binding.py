@@ -100,15 +100,6 @@ class Result:
             return False
         if self.summed is None:
             return self.memory == self.final
-        return self.is_summed_up
-
-    @property
-    def is_summed_up(self) -> bool:
-        """Whether its memory begins with the elements of the output, in its type and order."""
-        if self.part is not None or self.columns:
-            return False
-        if self.summed is None:
-            return self.memory == self.final
         nothing_left = all(self.memory[axis] == 1 for axis in self.summed)
         return nothing_left and self.held == self.type and not self.type.is_narrow
 

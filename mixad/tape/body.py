@@ -97,6 +97,9 @@ class Body(Static):
         self.kind = kind
         self.derived: dict[Hashable, Body] = {}
         self._plans: dict[Any, Plan | None] = {}
+        self._operation = Operation(
+            lambda *operands: list(compute(*operands)), is_kernel=False, is_primitive=True
+        )
 
     @classmethod
     def of_recording(cls, strand: Strand, outputs: Sequence[int], kind: type[Tracer]) -> Body:
@@ -110,9 +113,11 @@ class Body(Static):
         found: Body | None = strand.state.plans.get(key)
         if found is None:
             steps, slots = list(strand.steps()), list(came)
+            weak = [slot for slot, v in came.items() if isinstance(v, Tracer) and v.kind.weak]
 
             def compute(*operands: Any) -> list[Any]:
                 done = {**numbers, **dict(zip(slots, operands, strict=True))}
+                done.update({slot: _as_weak(done[slot]) for slot in weak})
                 perform(steps, done)
                 return [done[slot] for slot in outputs]
 
@@ -147,7 +152,7 @@ class Body(Static):
                 journal.name(cell, register)
                 origin = Origin(InputNode(level, None), 0, alone)
                 given.append(noted_array(self.kind(cell, origin)))
-            found = self.compute(*given)
+            found = results_of(journal.perform(self._operation, given))
             cells = [each.cell for each in found if isinstance(each, Tracer)]
             make_together(cells)
             values = [each.cell.value if isinstance(each, Tracer) else each for each in found]
@@ -162,6 +167,16 @@ class Body(Static):
             return None
         made, _ = plan.run(arrays, (), warns=False)
         return plan if all(map(have_same_bits, made, values)) else None
+
+
+def _as_weak(value: Any) -> Any:
+    """Return what adapts to the dtypes beside it, as the Python number did that was captured."""
+    if not isinstance(value, Tracer):
+        return value.item()
+    cell, journal = Cell.of(value.cell.array, "off", weak=True), journal_of(value.origin.levels)
+    if journal is not None:
+        journal.name(cell, journal.register(value.cell))
+    return type(value)(cell, value.origin)
 
 
 def _no_value(tracer: Tracer) -> Any:

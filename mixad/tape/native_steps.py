@@ -6,6 +6,7 @@ as the parts of an array do, or to and fro between two arrays, as a carry does.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -34,11 +35,13 @@ _MAX_STEPS = 1 << 20
 
 
 class NativeLaunch(NamedTuple):
-    """A launch on registers, with how many bytes each result has."""
+    """A launch on registers: which of those that it reads are numbers in its words, and how many
+    bytes each result has."""
 
     prepared: Prepared
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    numbers: tuple[int, ...]
     sizes: tuple[int, ...]
 
 
@@ -116,7 +119,13 @@ class NativeSteps:
     memory: list[np.ndarray[Any, Any]] = field(default_factory=list)
     _backend: Stepping | None = None
 
-    def add(self, plan: Plan, inputs: Sequence[Track], outputs: Sequence[Track]) -> bool:
+    def add(
+        self,
+        plan: Plan,
+        inputs: Sequence[Track],
+        outputs: Sequence[Track],
+        captured: Sequence[np.ndarray[Any, Any]],
+    ) -> bool:
         """Add the launches of a plan; tell whether that could be done.
 
         Parameters
@@ -127,10 +136,17 @@ class NativeSteps:
             Where what comes in is.
         outputs : sequence of Track
             Where the results go.
+        captured : sequence of array
+            The last inputs, which are the same in all steps.
         """
         assert plan.natives is not None
         if not any(type(each) is NativeLaunch for each in plan.natives):
             return False
+        numbers = dict(enumerate(plan.registers))
+        numbers.update(enumerate(captured, len(inputs) - len(captured)))
+        for each in plan.natives:
+            if type(each) is NativeLaunch and any(numbers[at] is None for at in each.numbers):
+                return False
         tracks = dict(enumerate(inputs))
         for at, held in enumerate(plan.registers):
             if type(held) is np.ndarray and at not in tracks:
@@ -144,7 +160,7 @@ class NativeSteps:
                 tracks[each.result] = Track(address + each.first, even, odd)
                 continue
             results = {at: track for at, track in direct.items() if last[at] == number}
-            tracks.update(self._launch(plan, each, tracks, results))
+            tracks.update(self._launch(each, tracks, results, numbers))
         for at, track in zip(plan.values, outputs, strict=True):
             if tracks.get(at) != track:
                 if at not in tracks or not packed.get(at, True):
@@ -154,10 +170,10 @@ class NativeSteps:
 
     def _launch(
         self,
-        plan: Plan,
         launch: NativeLaunch,
         tracks: Mapping[int, Track],
         direct: Mapping[int, Track],
+        numbers: Mapping[int, Any],
     ) -> dict[int, Track]:
         """Add a launch, some of whose results have a place; return where the results are."""
         found = launch.prepared.block()
@@ -166,17 +182,27 @@ class NativeSteps:
         for param, word in block.reads:
             self._place(block, word, tracks[launch.reads[param]])
         for param, word, pack in block.numbers:
-            block.words[word] = pack(plan.registers[launch.reads[param]])
-        written = {}
-        for at, (word, room), size in zip(launch.writes, block.writes, launch.sizes, strict=True):
-            track = direct.get(at) if room == size else None
-            if track is None:
-                self.memory.append(np.empty(room, np.uint8))
-                track = Track.of(self.memory[-1])
+            block.words[word] = pack(numbers[launch.reads[param]])
+        written, finishes = {}, list[LaunchBlock]()
+        for at, (word, room, finish), size in zip(
+            launch.writes, block.writes, launch.sizes, strict=True
+        ):
+            track = direct.get(at) if room == size and not finish else None
+            track = track or self._somewhere(room)
             self._place(block, word, track)
+            for is_in_place, then in finish:
+                words, source = then.words, track.address
+                track = track if is_in_place else self._somewhere(then.writes[0].room)
+                words[:2] = array("q", (track.address, words[1] if is_in_place else source))
+                finishes.append(then)
             written[at] = track
-        self.blocks.append(block)
+        self.blocks += [block, *finishes]
         return written
+
+    def _somewhere(self, room: int) -> Track:
+        """Return a place of so many bytes."""
+        self.memory.append(np.empty(room, np.uint8))
+        return Track.of(self.memory[-1])
 
     def _copy(self, plan: Plan, at: int, source: Track, target: Track) -> None:
         """Add a copy of a result that is elsewhere."""

@@ -411,10 +411,11 @@ class _Planner:
     def _note_native(self, launch: Prepared, reads: Sequence[int], writes: Sequence[int]) -> None:
         """Note that the next step is a launch that a backend can run by itself, if it can."""
         block = launch.block()
-        constants = {at for at, _ in self._constants}
-        if block is not None and all(reads[k] in constants for k, _, _ in block[1].numbers):
+        known = {*range(self._slots), *[at for at, _ in self._constants]}
+        if block is not None and all(reads[k] in known for k, _, _ in block[1].numbers):
             sizes = tuple([self.registers[at].nbytes for at in writes])
-            native = NativeLaunch(launch, tuple(reads), tuple(writes), sizes)
+            numbers = tuple([reads[k] for k, _, _ in block[1].numbers])
+            native = NativeLaunch(launch, tuple(reads), tuple(writes), numbers, sizes)
             self._natives[len(self._makers)] = native
 
     def _note_sum(self, first: int, second: int, result: int) -> None:
@@ -447,10 +448,11 @@ class _Planner:
         Where one is indexed, the call says where it was outside.  Kernels of a backend that was
         asked for are launched as often as the user calls them: no plan is tried beside a pass.
         """
-        kinds = zip(arrays, call.kinds, strict=True)
-        converts = any(kind == "uniform" and is_array(a) for a, kind in kinds)
+        kinds = list(zip(arrays, call.kinds, strict=True))
+        converts = any(k == "uniform" and is_array(a) and type(a) is not np.ndarray for a, k in kinds)
         broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
         is_direct = not (converts or broadcasts or "array" in call.kinds)
+        arrays = [a.item() if k == "uniform" and type(a) is np.ndarray else a for a, k in kinds]
         found = self._prepared(call.kernel, arrays, options) if is_direct else None
         return found or partial(steps.run_call, call, shape, options)
 

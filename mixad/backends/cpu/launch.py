@@ -14,20 +14,21 @@ import numpy as np
 
 from mixad.backends.arrays import library_met
 from mixad.backends.cpu import buffers, workers
-from mixad.backends.hookspecs import LaunchBlock
+from mixad.backends.cpu.steps import narrow_block, sum_block
+from mixad.backends.hookspecs import LaunchBlock, Written
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Packing, Result, pack_double
 from mixad.kernel.boxes import Box, without
 from mixad.kernel.spec import Launch
 from mixad.kernel.tiling import GANG, padded_columns
 from mixad.scalar.narrow import to_memory
-from mixad.scalar.types import ScalarType
+from mixad.scalar.types import F32, F64, ScalarType
 
 if TYPE_CHECKING:
     from mixad.backends.cpu.backend import CpuKernel
 
-__all__ = ["Run", "address_of", "allocate", "finish", "prepare_block", "prepare_boxes", "prepare_launch",
-           "prepare_repeated", "tree_sum"]  # fmt: skip
+__all__ = ["Run", "address_of", "allocate", "finish", "prepare_block",
+           "prepare_boxes", "prepare_launch", "prepare_repeated", "tree_sum"]  # fmt: skip
 
 _Array: TypeAlias = np.ndarray[Any, Any]
 Run: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
@@ -165,23 +166,42 @@ def _is_plain(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
 
 def prepare_block(kernel: CpuKernel, launch: Launch, binding: Binding) -> LaunchBlock | None:
     """Return a launch whose words are filled in once; None if it cannot be run so."""
-    is_whole = binding.axes is None and all(r.is_summed_up for r in binding.outputs)
-    is_plain = is_whole and kernel.has_numpy_types and not kernel.spec.streaming
+    is_plain = binding.axes is None and kernel.has_numpy_types and not kernel.spec.streaming
     if not (is_plain and binding.tiles and _is_direct(kernel, launch, binding)):
         return None
+    written = list(map(_written, binding.outputs))
+    writes = tuple([each for each in written if each is not None])
+    if len(writes) < len(written):
+        return None
     _set_flags(binding.words, _QUIET)
-    places = tuple([(result.position, _bytes_of(result)) for result in binding.outputs])
     words = binding.words[:]
     return LaunchBlock(
-        kernel.address, words, binding.tiles, binding.arrays, binding.uniforms, places
+        kernel.address, words, binding.tiles, binding.arrays, binding.uniforms, writes
     )
 
 
-def _bytes_of(result: Result) -> int:
-    """Return how many bytes a kernel writes of a result."""
-    *outer, extent = result.memory if result.memory else (1,)
-    extent = padded_columns(extent) if result.is_summed_by_columns else extent
-    return math.prod(outer) * extent * result.held.dtype.itemsize
+def _written(result: Result) -> Written | None:
+    """Return where a result goes and what finishes it; None if Python is to do that."""
+    if result.part is not None or result.columns:
+        return None
+    shape, size = list(result.memory), result.held.dtype.itemsize
+    if result.summed is None:
+        is_final = result.memory == result.final
+        return Written(result.position, math.prod(shape) * size) if is_final else None
+    if result.is_summed_by_columns:
+        shape[-1] = padded_columns(shape[-1])
+    finish, room = list[tuple[bool, LaunchBlock]](), math.prod(shape) * size
+    for axis in result.summed:
+        if shape[axis] > 1:
+            if math.prod(shape[:axis]) > 1 or result.held != F64:
+                return None
+            finish.append((True, sum_block(shape[axis], math.prod(shape[axis + 1 :]))))
+            shape[axis] = 1
+    if result.held != result.type:
+        if (result.held, result.type) != (F64, F32):
+            return None
+        finish.append((False, narrow_block(math.prod(result.final))))
+    return Written(result.position, room, tuple(finish))
 
 
 def prepare_boxes(

@@ -82,3 +82,67 @@ done:
   %reached = phi i64 [ %step, %next_step ], [ %step, %look ]
   ret i64 %reached
 }
+
+; A kernel that adds rows up as `tree_sum` of launch.py does: address, how many rows, their length.
+define void @sum_rows(ptr %block, i64 %begin, i64 %end) {
+entry:
+  %rows = load ptr, ptr %block
+  %countp = getelementptr i64, ptr %block, i64 1
+  %all = load i64, ptr %countp
+  %lengthp = getelementptr i64, ptr %block, i64 2
+  %length = load i64, ptr %lengthp
+  br label %next_half
+next_half:
+  %count = phi i64 [ %all, %entry ], [ %left, %halved ]
+  %several = icmp sgt i64 %count, 1
+  br i1 %several, label %add_half, label %done
+add_half:
+  %half = lshr i64 %count, 1
+  %left = sub i64 %count, %half
+  %offset = mul i64 %left, %length
+  %elements = mul i64 %half, %length
+  %others = getelementptr double, ptr %rows, i64 %offset
+  br label %next
+next:
+  %k = phi i64 [ 0, %add_half ], [ %k1, %add ]
+  %more = icmp slt i64 %k, %elements
+  br i1 %more, label %add, label %halved
+add:
+  %to = getelementptr double, ptr %rows, i64 %k
+  %from = getelementptr double, ptr %others, i64 %k
+  %x = load double, ptr %to
+  %y = load double, ptr %from
+  %sum = fadd double %x, %y
+  store double %sum, ptr %to
+  %k1 = add i64 %k, 1
+  br label %next
+halved:
+  br label %next_half
+done:
+  ret void
+}
+
+; A kernel that rounds doubles to floats: destination, source, how many.
+define void @narrow(ptr %block, i64 %begin, i64 %end) {
+entry:
+  %to = load ptr, ptr %block
+  %fromp = getelementptr i64, ptr %block, i64 1
+  %from = load ptr, ptr %fromp
+  %countp = getelementptr i64, ptr %block, i64 2
+  %count = load i64, ptr %countp
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k1, %round ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %round, label %done
+round:
+  %source = getelementptr double, ptr %from, i64 %k
+  %wide = load double, ptr %source
+  %short = fptrunc double %wide to float
+  %target = getelementptr float, ptr %to, i64 %k
+  store float %short, ptr %target
+  %k1 = add i64 %k, 1
+  br label %next
+done:
+  ret void
+}

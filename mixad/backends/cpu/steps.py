@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mixad.backends.cpu.compiler import cached_module
-from mixad.backends.hookspecs import LaunchBlock
+from mixad.backends.hookspecs import LaunchBlock, Written
 
-__all__ = ["copy_block", "take_steps"]
+__all__ = ["copy_block", "narrow_block", "sum_block", "take_steps"]
 
 
 class _Native:
@@ -29,6 +29,7 @@ class _Native:
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         types = pointer, number, pointer, number, number, number, pointer, number
         self.copy = module.address("copy")
+        self.sum_rows, self.narrow = module.address("sum_rows"), module.address("narrow")
         self.take_steps: Any = module.function("take_steps", ctypes.CFUNCTYPE(number, *types))
 
 
@@ -39,7 +40,20 @@ def _native() -> _Native:
 
 def copy_block(bytes_: int) -> LaunchBlock:
     """Return what copies so many bytes: its words are destination and source."""
-    return LaunchBlock(_native().copy, array("q", (0, 0, bytes_)), 1, ((0, 1),), (), ((0, bytes_),))
+    return LaunchBlock(
+        _native().copy, array("q", (0, 0, bytes_)), 1, ((0, 1),), (), (Written(0, bytes_),)
+    )
+
+
+def sum_block(rows: int, length: int) -> LaunchBlock:
+    """Return what adds up so many rows of doubles in place, as `tree_sum` does."""
+    return LaunchBlock(_native().sum_rows, array("q", (0, rows, length)), 1, (), (), ())
+
+
+def narrow_block(count: int) -> LaunchBlock:
+    """Return what rounds so many doubles to floats."""
+    words = array("q", (0, 0, count))
+    return LaunchBlock(_native().narrow, words, 1, (), (), (Written(0, 4 * count),))
 
 
 def take_steps(
