@@ -26,7 +26,7 @@ from mixad.tape.plan import Plan
 from mixad.tape.registers import as_register, of_register, own_array
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
-__all__ = ["Loop", "Step", "cotangents_of", "packed", "run_loop", "tangents_of"]
+__all__ = ["Keeps", "Loop", "Step", "cotangents_of", "packed", "run_loop", "tangents_of"]
 
 _Item = TypeVar("_Item")
 

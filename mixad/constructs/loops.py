@@ -10,7 +10,7 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.arrays import Library
 from mixad.config import LOOP_MEMORY, show_bytes
-from mixad.constructs.loop import Loop, run_loop
+from mixad.constructs.loop import Keeps, Loop, run_loop
 from mixad.constructs.recorded_body import (
     RecordedBody,
     leaf_of,
@@ -271,7 +271,7 @@ def _run(
     levels = [level for each in arguments if isinstance(each, Tracer) for level in each.levels]
     room = _room(name, recorded.body.results[: len(carries)], length, memory)
     is_kept = length <= room and any(level.is_reverse for level in levels)
-    keeps = "too" if is_kept else "nothing"
+    keeps: Keeps = "too" if is_kept else "nothing"
     loop = Loop(recorded.body, len(carries), len(xs), length, reverse, keeps, room)
     values = run_loop(loop, arguments)
     count = len(recorded.body.results)

@@ -219,8 +219,8 @@ def _one_period(x: Any, points: Any, values: Any, period: Any) -> tuple[Any, Any
 def _between(x: Any, points: Any, values: Any) -> Any:
     """Return what is on the line through two points around ``x``, or through the nearest two."""
     xp = library_beside(x).xp
-    given = plain(points), plain(x)
-    given = tuple([each if isinstance(each, Tracer) else xp.asarray(each) for each in given])
+    known = plain(points), plain(x)
+    given = [each if isinstance(each, Tracer) else xp.asarray(each) for each in known]
     at = computed(xp.searchsorted, given, {"side": "right"}) - 1
     at = xp.clip(at, 0, max(points.shape[0] - 2, 0))
     above = xp.clip(at + 1, 0, points.shape[0] - 1)

@@ -92,7 +92,7 @@ class UnknownArray(ArrayTracer):
         return self.strand.applied(_STOPPED, (self.source,))
 
     __lt__, __le__, __gt__, __ge__ = map(_tested, ("lt", "le", "gt", "ge"))
-    __eq__, __ne__ = _tested("eq"), _tested("ne")  # type: ignore[assignment]
+    __eq__, __ne__ = _tested("eq"), _tested("ne")
     __and__, __or__, __xor__ = map(_tested, ("and", "or", "xor"))
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
     __hash__ = None  # type: ignore[assignment]
@@ -201,7 +201,8 @@ class UnknownArray(ArrayTracer):
 
     def _indexed(self, what: str) -> TracerError:
         """Return why a plain array cannot be indexed: it may be one that the body captures."""
-        error = self._unknown(what, "pass an array that is indexed in xs or in the carry, or write", 3)
+        instead = "pass an array that is indexed in xs or in the carry, or write"
+        error = self._unknown(what, instead, 3)
         return error if isinstance(error, NotRecordedError) else IndexedArrayError(str(error))
 
     def __iter__(self) -> Any:

@@ -51,7 +51,7 @@ class NativeAlias(NamedTuple):
     source: int
     result: int
     first: int
-    is_packed: bool
+    has_gaps: bool
 
 
 Native: TypeAlias = NativeLaunch | NativeAlias
@@ -63,8 +63,14 @@ def alias_of(
     """Return what tells where in an array a view of it begins; None if it is none."""
     if not np.may_share_memory(array, view):
         return None
-    first = NUMPY.memory.address(view) - NUMPY.memory.address(array)
-    return NativeAlias(source, result, first, view.strides == packed_strides(view))
+    first = _address(view) - _address(array)
+    return NativeAlias(source, result, first, view.strides != packed_strides(view))
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    found = NUMPY.memory.address(array)
+    assert found is not None, "arrays of NumPy are in memory"
+    return found
 
 
 class Track(NamedTuple):
@@ -85,19 +91,19 @@ class Track(NamedTuple):
     @staticmethod
     def of(array: np.ndarray[Any, Any]) -> Track:
         """Return where an array is that all steps read."""
-        return Track(NUMPY.memory.address(array))
+        return Track(_address(array))
 
     @staticmethod
     def along(array: np.ndarray[Any, Any], first: int, by: int) -> Track:
         """Return where the parts of an array are that steps take one by one."""
         stride = array.strides[0]
-        return Track(NUMPY.memory.address(array) + first * stride, by * stride, by * stride)
+        return Track(_address(array) + first * stride, by * stride, by * stride)
 
     @staticmethod
     def between(array: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Track:
         """Return where something is that is in one array in even steps, in another in odd ones."""
-        far = NUMPY.memory.address(other) - NUMPY.memory.address(array)
-        return Track(NUMPY.memory.address(array), far, -far)
+        far = _address(other) - _address(array)
+        return Track(_address(array), far, -far)
 
 
 @dataclass
@@ -139,34 +145,30 @@ class NativeSteps:
         captured : sequence of array
             The last inputs, which are the same in all steps.
         """
-        assert plan.natives is not None
-        if not any(type(each) is NativeLaunch for each in plan.natives):
-            return False
+        natives = plan.natives
+        assert natives is not None
+        launches = [each for each in natives if isinstance(each, NativeLaunch)]
         numbers = dict(enumerate(plan.registers))
         numbers.update(enumerate(captured, len(inputs) - len(captured)))
-        for each in plan.natives:
-            if type(each) is NativeLaunch and any(numbers[at] is None for at in each.numbers):
-                return False
-        tracks = dict(enumerate(inputs))
-        for at, held in enumerate(plan.registers):
-            if type(held) is np.ndarray and at not in tracks:
-                tracks[at] = Track.of(held)
-        last = {at: n for n, each in enumerate(plan.natives) for at in _written(each)}
-        packed = {each.result: each.is_packed for each in plan.natives if type(each) is NativeAlias}
-        direct = {at: track for at, track in zip(plan.values, outputs, strict=True) if at in last}
-        for number, each in enumerate(plan.natives):
-            if type(each) is NativeAlias:
+        if not launches or any(numbers[at] is None for each in launches for at in each.numbers):
+            return False
+        tracks = {at: Track.of(a) for at, a in enumerate(plan.registers) if type(a) is np.ndarray}
+        tracks.update(enumerate(inputs))
+        targets = list(zip(plan.values, outputs, strict=True))
+        last = {at: each for each in launches for at in each.writes}
+        direct = {at: track for at, track in targets if at in last}
+        for each in natives:
+            if isinstance(each, NativeLaunch):
+                results = {at: track for at, track in direct.items() if last[at] is each}
+                tracks.update(self._launch(each, tracks, results, numbers))
+            else:
                 address, even, odd = tracks[each.source]
                 tracks[each.result] = Track(address + each.first, even, odd)
-                continue
-            results = {at: track for at, track in direct.items() if last[at] == number}
-            tracks.update(self._launch(each, tracks, results, numbers))
-        for at, track in zip(plan.values, outputs, strict=True):
-            if tracks.get(at) != track:
-                if at not in tracks or not packed.get(at, True):
-                    return False
-                self._copy(plan, at, tracks[at], track)
-        return self._backend is not None
+        with_gaps = {each.result for each in natives if type(each) is NativeAlias and each.has_gaps}
+        left = [(at, track) for at, track in targets if tracks[at] != track]
+        for at, track in left:
+            self._copy(plan, at, tracks[at], track)
+        return with_gaps.isdisjoint(at for at, _ in left)
 
     def _launch(
         self,
@@ -242,7 +244,3 @@ class NativeSteps:
             at, taken = end, perf_counter() - begun
             many = min(2 * many if taken < _SECONDS else max(many // 2, 2), _MAX_STEPS)
         return at
-
-
-def _written(native: Native) -> Sequence[int]:
-    return native.writes if type(native) is NativeLaunch else ()

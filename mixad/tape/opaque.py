@@ -37,7 +37,7 @@ def followed(output: Tracer) -> Any:
 def apply_opaque(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what a library's function gives, which has no derivative; record it in bodies of loops.
+    """Return what a library's function gives without a derivative; record it in bodies of loops.
 
     Parameters
     ----------

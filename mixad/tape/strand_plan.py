@@ -449,7 +449,8 @@ class _Planner:
         asked for are launched as often as the user calls them: no plan is tried beside a pass.
         """
         kinds = list(zip(arrays, call.kinds, strict=True))
-        converts = any(k == "uniform" and is_array(a) and type(a) is not np.ndarray for a, k in kinds)
+        others = [a for a, kind in kinds if kind == "uniform" and type(a) is not np.ndarray]
+        converts = any(map(is_array, others))
         broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
         is_direct = not (converts or broadcasts or "array" in call.kinds)
         arrays = [a.item() if k == "uniform" and type(a) is np.ndarray else a for a, k in kinds]

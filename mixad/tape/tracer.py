@@ -44,6 +44,7 @@ __all__ = [
     "check_levels",
     "check_mode",
     "elements_of",
+    "is_in_body",
     "journal_of",
     "kept",
     "leaked",
@@ -359,6 +360,11 @@ def strand_of(arguments: Iterable[Any]) -> Strand | None:
 def bodies_among(levels: frozenset[Level]) -> frozenset[Level]:
     """Return the levels that record bodies of loops: a value without derivative has these alone."""
     return frozenset([level for level in levels if level.unknown is not None])
+
+
+def is_in_body(values: Iterable[Any]) -> bool:
+    """Whether one of some values is traced in the body of a loop."""
+    return any(isinstance(value, Tracer) and bodies_among(value.levels) for value in values)
 
 
 def elements_of(argument: Any) -> Any:

@@ -27,12 +27,13 @@ from mixad.tape.memory import array_as
 from mixad.tape.node import Cotangents, InputNode, Result
 from mixad.tape.operations import Called, Operation, results_of
 from mixad.tape.registers import as_register, bits_of, of_register, own_array
-from mixad.tape.strand import Strand
+from mixad.tape.strand import NotRecordedError, Strand
 from mixad.tape.tracer import (
     Level,
     Origin,
     Tracer,
     check_mode,
+    is_in_body,
     journal_of,
     kept,
     leaked,
@@ -236,6 +237,8 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
     """
     leaves, tree = pytree.flatten(arguments)
     tracers = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
+    if is_in_body(tracers):  # the user's rule is to be called in each step
+        raise NotRecordedError(f"{rule.name} in the body of a loop")
     strand = strand_of(tracers)
     if strand is not None and not _is_of_one(strand, tracers):
         strand = None

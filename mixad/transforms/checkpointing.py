@@ -19,7 +19,7 @@ from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held, sampling_step
-from mixad.tape.tracer import Level, Tracer, plain
+from mixad.tape.tracer import Level, Tracer, is_in_body, plain
 from mixad.transforms.call_node import CallNode, Value, record_call
 from mixad.transforms.linear_rule import RecordedRule
 
@@ -69,6 +69,8 @@ def checkpoint(f: Function) -> Function:
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         tracers, arrays = captured(f)
+        if is_in_body([*tracers, *pytree.leaves((args, kwargs))]):  # whose steps run again anyhow
+            return f(*args, **kwargs)
         if not any(map(is_traced, [*tracers, *pytree.leaves((args, kwargs))])):
             return f(*args, **kwargs)
         name = f"mixad.checkpoint of {getattr(f, '__name__', type(f).__name__)}"

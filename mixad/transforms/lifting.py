@@ -40,7 +40,8 @@ from mixad.tape.tracer import (
 )
 from mixad.transforms.returning import gradient, handed
 
-__all__ = ["Inputs", "Outputs", "call_lifted", "called", "check_scalar", "in_structures", "lifted", "matching", "warn_if_constant"]  # fmt: skip
+__all__ = ["Inputs", "Outputs", "call_lifted", "called", "check_scalar", "in_structures",
+           "lifted", "matching", "warn_if_constant"]  # fmt: skip
 
 
 class Inputs(NamedTuple):
