@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import Library
+from mixad.backends.arrays import NUMPY, Library, is_scalar
 from mixad.config import LOOP_MEMORY, show_bytes
 from mixad.constructs.loop import Keeps, Loop, run_loop
 from mixad.constructs.recorded_body import (
@@ -20,8 +20,10 @@ from mixad.constructs.recorded_body import (
 )
 from mixad.constructs.while_loop_rule import WhileLoop, run_while_loop
 from mixad.errors import TracerError
+from mixad.namespace.elementwise import weak_type
 from mixad.namespace.joining import stack
 from mixad.scalar.types import BOOL
+from mixad.tape.cell import kind_of
 from mixad.tape.node import Result, common_library
 from mixad.tape.tracer import Tracer
 
@@ -90,7 +92,9 @@ def scan(
     def call(carry: Any, parts: Sequence[Any]) -> Any:
         return f(carry, pytree.unflatten(structure, parts))
 
-    return _loop("scan", call, init, given, count, reverse=reverse, memory=memory)
+    carries, carry = pytree.flatten(init)
+    steps = _Steps("scan", call, carry)
+    return _loop(steps, carries, given, count, reverse=reverse, memory=memory)
 
 
 def fori_loop(
@@ -126,12 +130,18 @@ def fori_loop(
     >>> mixad.fori_loop(1, 6, lambda i, x: x * i, 1.0)
     array(120.)
     """
-    numbers = np.arange(_whole("fori_loop", "lower", lower), _whole("fori_loop", "upper", upper))
+    name = "fori_loop"
+    bounds = _whole(name, "lower", lower), _whole(name, "upper", upper)
 
     def call(value: Any, parts: Sequence[Any]) -> Any:
         return body_fun(parts[0], value), None
 
-    return _loop("fori_loop", call, init_val, [numbers], len(numbers), memory=memory)[0]
+    leaves, structure = pytree.flatten(init_val)
+    carries, library = _as_carries(name, leaves, [])
+    device = carries[0].device if carries and library is not NUMPY else None
+    numbers = library.xp.arange(*bounds, dtype=library.widest("int64"), device=device)
+    steps = _Steps(name, call, structure)
+    return _loop(steps, leaves, [numbers], max(bounds[1] - bounds[0], 0), memory=memory)[0]
 
 
 def while_loop(
@@ -178,28 +188,23 @@ def while_loop(
     """
     name = "while_loop"
     leaves, structure = pytree.flatten(init_val)
-    carries = [leaf_of(leaf, f"mixad.{name}: the carry") for leaf in leaves]
-    if not carries:
+    if not leaves:
         raise TracerError(f"mixad.{name}: there is no carry: pass what changes as init_val")
-
-    def call(value: Any, parts: Sequence[Any]) -> Any:
-        return body_fun(value), None
-
-    library = _library_of(name, carries)
-    found = None
-    if library is None or not library.is_lazy:
-        found = _recorded(name, call, carries, structure, [], leaves)
-    if found is not None:
-        recorded, carries = found
+    carries, library = _as_carries(name, leaves, [])
+    steps = _Steps(name, lambda value, parts: (body_fun(value), None), structure)
+    recorded, test = None, None
+    if not library.is_lazy:
+        carries = steps.promote(leaves, carries, [])
         inputs = list(_map(result_of, carries))
+        recorded = steps.record_alike(inputs, [])
         test = record_body(name, lambda *v: cond_fun(pytree.unflatten(structure, v)), inputs)
-        if test is not None:
-            _check_test(test)
-            room = _room_for(name, inputs, memory)
-            loop = WhileLoop(test.body, recorded.body, len(carries), len(test.captured), room)
-            values = run_while_loop(loop, [*carries, *test.captured, *recorded.captured])
-            return pytree.unflatten(structure, _map(returned_leaf, values[:-1]))
-    value = init_val
+    if recorded is not None and test is not None:
+        _check_test(test)
+        room = _room_for(name, inputs, memory)
+        loop = WhileLoop(test.body, recorded.body, len(carries), len(test.captured), room)
+        values = run_while_loop(loop, [*carries, *test.captured, *recorded.captured])
+        return pytree.unflatten(structure, _map(returned_leaf, values[:-1]))
+    value = pytree.unflatten(structure, carries)
     while bool(cond_fun(value)):
         value = body_fun(value)
     return value
@@ -234,10 +239,107 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     return scan(lambda carry, x: (carry, f(x)), None, xs)[1]
 
 
+class _Steps(NamedTuple):
+    """What is called in each step of a loop: of a carry and parts, it returns a carry and ys."""
+
+    name: str
+    call: Callable[[Any, Sequence[Any]], Any]
+    structure: pytree.Structure
+
+    def record(self, carries: Sequence[Result], parts: Sequence[Result]) -> RecordedBody | None:
+        """Return what a step does; None if that cannot be told for others."""
+        count = len(carries)
+
+        def call(*values: Any) -> Any:
+            pair = self.call(pytree.unflatten(self.structure, values[:count]), values[count:])
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise TracerError(
+                    f"mixad.{self.name}: the function must return a pair (carry, y), it returned a "
+                    f"{type(pair).__name__}: write None for y if there is none"
+                )
+            self._check_structure(pair[0])
+            return pair
+
+        return record_body(self.name, call, [*carries, *parts])
+
+    def record_alike(
+        self, carries: Sequence[Result], parts: Sequence[Result]
+    ) -> RecordedBody | None:
+        """Return what a step does; refuse what does something else when it is called again."""
+        found, again = self.record(carries, parts), self.record(carries, parts)
+        if found is None or again is None:
+            return None
+        if not found.is_alike(again):  # what is new may be recorded otherwise
+            found, again = again, self.record(carries, parts)
+        if again is None or not found.is_alike(again):
+            raise TracerError(
+                f"mixad.{self.name}: the function does something else when it is called again: it "
+                "is called once for all steps, so give it what changes (random numbers, a counter) "
+                "as xs or in the carry"
+            )
+        self._check_carries(carries, found.body.results)
+        return found
+
+    def promote(
+        self, leaves: Sequence[Any], carries: list[Any], parts: Sequence[Result]
+    ) -> list[Any]:
+        """Return carries of which those that are Python numbers have the dtype that a step gives
+        them, if they adapt to what is beside them."""
+        are_numbers = [is_scalar(leaf) for leaf in leaves]
+        if not any(are_numbers):
+            return carries
+        given = list(_map(result_of, carries))
+        weak = [
+            each._replace(kind=kind_of(each.kind.type, each.kind.library, True))
+            if is_number
+            else each
+            for each, is_number in zip(given, are_numbers, strict=True)
+        ]
+        found = self.record(weak, parts)
+        if found is None:
+            return carries
+        results = zip(leaves, carries, found.body.results, are_numbers, strict=False)
+        return [
+            r.kind.library.asarray(leaf, r.kind.type, r.device) if is_number else carry
+            for leaf, carry, r, is_number in results
+        ]
+
+    def _check_structure(self, carry: Any) -> None:
+        own = pytree.flatten(carry)[1]
+        if own is not self.structure and own != self.structure:
+            raise TracerError(
+                f"mixad.{self.name}: the carry has the structure {self.structure}, the function "
+                f"returns one of {own}: both must be alike"
+            )
+
+    def _check_carries(self, carries: Sequence[Result], results: Sequence[Result]) -> None:
+        for before, after in zip(carries, results, strict=False):
+            if (before.shape, before.kind.type) != (after.shape, after.kind.type):
+                raise TracerError(
+                    f"mixad.{self.name}: a carry of shape {before.shape} and dtype "
+                    f"{_dtype_of(before)} becomes one of shape {after.shape} and dtype "
+                    f"{_dtype_of(after)}: begin with an array like the latter, or convert what the "
+                    "function returns"
+                )
+
+
+def _as_carries(name: str, leaves: Sequence[Any], xs: Sequence[Any]) -> tuple[list[Any], Library]:
+    """Return leaves as arrays, numbers as those of the library beside them; and that library."""
+    what = f"mixad.{name}: the carry"
+    given = [leaf if is_scalar(leaf) else leaf_of(leaf, what) for leaf in leaves]
+    arrays = [*[each for each in given if not is_scalar(each)], *xs]
+    library = common_library(f"mixad.{name}", arrays) if arrays else NUMPY
+    device = arrays[0].device if arrays and library is not NUMPY else None
+    carries = [
+        library.asarray(each, weak_type(each), device) if is_scalar(each) else each
+        for each in given
+    ]
+    return carries, library
+
+
 def _loop(
-    name: str,
-    call: Callable[[Any, Sequence[Any]], Any],
-    init: Any,
+    steps: _Steps,
+    leaves: Sequence[Any],
     xs: Sequence[Any],
     length: int,
     *,
@@ -245,115 +347,31 @@ def _loop(
     memory: int | None = None,
 ) -> tuple[Any, Any]:
     """Run a loop over parts of arrays; return the last carry, and what the steps give."""
-    leaves, structure = pytree.flatten(init)
-    carries = [leaf_of(leaf, f"mixad.{name}: the carry") for leaf in leaves]
-    library = _library_of(name, [*carries, *xs])
-    if library is None or not library.is_lazy:
-        found = _recorded(name, call, carries, structure, xs, leaves)
-        if found is not None:
-            recorded, carries = found
-            return _run(name, recorded, carries, structure, xs, length, reverse, memory)
-    return _run_in_python(name, call, init, xs, length, reverse)
+    carries, library = _as_carries(steps.name, leaves, xs)
+    if not library.is_lazy:
+        parts = [part._replace(shape=part.shape[1:]) for part in _map(result_of, xs)]
+        carries = steps.promote(leaves, carries, parts)
+        recorded = steps.record_alike(list(_map(result_of, carries)), parts)
+        if recorded is not None:
+            arguments = [*carries, *xs, *recorded.captured]
+            traced = [each for each in arguments if isinstance(each, Tracer)]
+            room = _room(steps.name, recorded.body.results[: len(carries)], length, memory)
+            is_reverse = any(level.is_reverse for each in traced for level in each.levels)
+            keeps: Keeps = "too" if is_reverse and length <= room else "nothing"
+            loop = Loop(recorded.body, len(carries), len(xs), length, reverse, keeps, room)
+            values = run_loop(loop, arguments)[: len(recorded.body.results)]
+            carry, ys = pytree.unflatten(recorded.structure, _map(returned_leaf, values))
+            return carry, ys
+    return _run_in_python(steps, carries, xs, length, reverse)
 
 
-def _run(
-    name: str,
-    recorded: RecordedBody,
-    carries: Sequence[Any],
-    structure: pytree.Structure,
-    xs: Sequence[Any],
-    length: int,
-    reverse: bool,
-    memory: int | None,
-) -> tuple[Any, Any]:
-    """Run a recorded body; return the last carry, and what the steps give."""
-    arguments = [*carries, *xs, *recorded.captured]
-    levels = [level for each in arguments if isinstance(each, Tracer) for level in each.levels]
-    room = _room(name, recorded.body.results[: len(carries)], length, memory)
-    is_kept = length <= room and any(level.is_reverse for level in levels)
-    keeps: Keeps = "too" if is_kept else "nothing"
-    loop = Loop(recorded.body, len(carries), len(xs), length, reverse, keeps, room)
-    values = run_loop(loop, arguments)
-    count = len(recorded.body.results)
-    pair = pytree.unflatten(recorded.structure, _map(returned_leaf, values[:count]))
-    return pair[0], pair[1]
-
-
-def _recorded(
-    name: str,
-    call: Callable[[Any, Sequence[Any]], Any],
-    carries: list[Any],
-    structure: pytree.Structure,
-    xs: Sequence[Any],
-    leaves: Sequence[Any],
-) -> tuple[RecordedBody, list[Any]] | None:
-    """Return the body of a loop, and the carries that it begins with; None if it cannot be one."""
-    parts = [result_of(x) for x in xs]
-    parts = [part._replace(shape=part.shape[1:]) for part in parts]
-    count = len(carries)
-
-    def on(*values: Any) -> Any:
-        pair = call(pytree.unflatten(structure, values[:count]), values[count:])
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise TracerError(
-                f"mixad.{name}: the function must return a pair (carry, y), it returned a "
-                f"{type(pair).__name__}: write None for y if there is none"
-            )
-        _check_structure(name, structure, pair[0])
-        return pair
-
-    results = [result_of(carry) for carry in carries]
-    found = record_body(name, on, [*results, *parts])
-    if found is None:
-        return None
-    promoted = [
-        _promoted(carry, result, leaf)
-        for carry, result, leaf in zip(carries, found.body.results, leaves, strict=False)
-    ]
-    if any(new is not old for new, old in zip(promoted, carries, strict=True)):
-        carries, results = promoted, [result_of(carry) for carry in promoted]
-        found = record_body(name, on, [*results, *parts])
-        if found is None:
-            return None
-    for before, after in zip(results, found.body.results, strict=False):
-        if (before.shape, before.kind.type) != (after.shape, after.kind.type):
-            raise TracerError(
-                f"mixad.{name}: a carry of shape {before.shape} and dtype "
-                f"{_dtype_of(before)} becomes one of shape {after.shape} and dtype "
-                f"{_dtype_of(after)}: begin with an array like the latter, or convert what the "
-                "function returns"
-            )
-    inputs = [*results, *parts]
-    again = record_body(name, on, inputs)
-    if again is not None and not found.is_alike(again):  # what is new may be recorded otherwise
-        found, again = again, record_body(name, on, inputs)
-    if again is None or not found.is_alike(again):
-        raise TracerError(
-            f"mixad.{name}: the function does something else when it is called again: it is called "
-            "once for all steps, so give it what changes (random numbers, a counter) as xs or in "
-            "the carry"
-        )
-    return found, carries
-
-
-def _promoted(carry: Any, result: Result, leaf: Any) -> Any:
-    """Return a carry that began as a Python number in the dtype that a step gives it."""
-    if type(leaf) not in (int, float, bool) or carry.dtype == result.kind.type.dtype:
-        return carry
-    return result.kind.library.asarray(leaf, result.kind.type, result.device)
+def _as_weak(result: Result) -> Result:
+    """Return what is known of a number that adapts to the dtypes beside it."""
+    return result._replace(kind=kind_of(result.kind.type, result.kind.library, True))
 
 
 def _dtype_of(result: Result) -> Any:
     return result.kind.library.dtype_of(result.kind.type)
-
-
-def _check_structure(name: str, structure: pytree.Structure, carry: Any) -> None:
-    own = pytree.flatten(carry)[1]
-    if own is not structure and own != structure:
-        raise TracerError(
-            f"mixad.{name}: the carry has the structure {structure}, the function returns one of "
-            f"{own}: both must be alike"
-        )
 
 
 def _length_of(name: str, xs: Sequence[Any], length: int | None) -> int:
@@ -420,26 +438,16 @@ def _room_for(
     return int(limit // bytes_)
 
 
-def _library_of(name: str, values: Sequence[Any]) -> Library | None:
-    """Return the library of arrays; None without any."""
-    return common_library(f"mixad.{name}", values) if values else None
-
-
 def _run_in_python(
-    name: str,
-    call: Callable[[Any, Sequence[Any]], Any],
-    carry: Any,
-    xs: Sequence[Any],
-    length: int,
-    reverse: bool,
+    steps: _Steps, carries: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool
 ) -> tuple[Any, Any]:
     """Run the steps of a loop one by one, each recorded as any other operation."""
-    found: list[Any] = []
+    carry, found = pytree.unflatten(steps.structure, carries), list[Any]()
     for at in reversed(range(length)) if reverse else range(length):
-        carry, y = call(carry, [x[at, ...] for x in xs])
+        carry, y = steps.call(carry, [x[at, ...] for x in xs])
         found.append(y)
     if not found:
-        raise TracerError(f"mixad.{name}: without steps nobody tells what they give")
+        raise TracerError(f"mixad.{steps.name}: without steps nobody tells what they give")
     if reverse:
         found.reverse()
     return carry, pytree.tree_map(lambda *ys: stack([leaf_of(y, "y") for y in ys]), *found)

@@ -827,6 +827,8 @@ class Strand:
         value = self.values[self.sources.get(slot, slot)]
         if type(value) is self.kind:
             found = array_like(value.shape, value.kind, self.device)
+            if self._is_body and value.kind.weak:
+                return found.item()
             return found[()] if is_numpy_number(value) else found
         return value.array if type(value) is Held else value
 
