@@ -43,7 +43,9 @@ def test_no_schedule_runs_fewer_steps_again(room):
 
 
 def logistic(rate, steps, memory, **options):
-    f = lambda c, _: (rate * c * (1.0 - c), None)
+    def f(c, _):
+        return (rate * c * (1.0 - c), None)
+
     carry, _ = mixad.scan(f, np.linspace(0.1, 0.9, WIDTH), length=steps, memory=memory, **options)
     return carry.sum()
 
@@ -51,11 +53,14 @@ def logistic(rate, steps, memory, **options):
 @pytest.mark.parametrize("room", [2, 3, 5, 10, 29, 30, 31])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_gradients_do_not_depend_on_memory(room, reverse):
-    run = lambda memory: mixad.value_and_grad(
-        lambda rate: logistic(rate, 30, memory, reverse=reverse)
-    )(2.7)
+    def run(memory):
+        return mixad.value_and_grad(lambda rate: logistic(rate, 30, memory, reverse=reverse))(2.7)
+
     assert run(room * CARRY) == run(None)
-    hessian = lambda memory: mixad.grad(mixad.grad(lambda rate: logistic(rate, 8, memory)))(2.7)
+
+    def hessian(memory):
+        return mixad.grad(mixad.grad(lambda rate: logistic(rate, 8, memory)))(2.7)
+
     assert hessian(room * CARRY) == pytest.approx(hessian(None), rel=1e-13)
 
 
@@ -70,7 +75,10 @@ def test_as_many_steps_run_again_as_the_formula_says(room, monkeypatch):
 
     monkeypatch.setattr(loops, "_run_natively", lambda *_: False)
     steps = 25
-    run = lambda memory: mixad.grad(lambda rate: logistic(rate, steps, memory))(2.7)
+
+    def run(memory):
+        return mixad.grad(lambda rate: logistic(rate, steps, memory))(2.7)
+
     run(room * CARRY), run(room * CARRY)  # the second is run by a plan
     monkeypatch.setattr(loops.Step, "__call__", counted)
     run(room * CARRY)
@@ -96,10 +104,15 @@ def test_parts_and_results_of_stretches_come_together():
     xs = np.random.default_rng(0).standard_normal((11, WIDTH))
 
     def loss(xs, memory, reverse):
-        f = lambda c, x: (np.sin(c) + x, c * x)
+        def f(c, x):
+            return (np.sin(c) + x, c * x)
+
         carry, ys = mixad.scan(f, np.ones(WIDTH), xs, memory=memory, reverse=reverse)
         return (carry * carry).sum() + (ys * ys).sum()
 
     for reverse in (False, True):
-        g = lambda memory, at=reverse: mixad.grad(lambda xs: loss(xs, memory, at))(xs)
+
+        def g(memory, at=reverse):
+            return mixad.grad(lambda xs: loss(xs, memory, at))(xs)
+
         assert g(3 * CARRY).tobytes() == g(None).tobytes()

@@ -1,4 +1,4 @@
-"""Loops of steps: values are those of the loop in Python, derivatives those of the code that ran."""
+"""Loops of steps: values are those of the loop in Python, derivatives those of what ran."""
 
 import numpy as np
 import pytest
@@ -41,10 +41,7 @@ def close(one, other, tolerance=1e-13):
 @mixad.broadcast
 def settle(x, y):
     for _ in range(3):
-        if x > y:
-            x = x * 0.5 + y * y
-        else:
-            x = x + y * 0.1
+        x = x * 0.5 + y * y if x > y else x + y * 0.1
     return x
 
 
@@ -113,8 +110,13 @@ def test_values_and_derivatives_are_those_of_the_loop_in_python(name):
 @pytest.mark.parametrize("name", sorted(set(BODIES) - {"a rule of the user's"}))
 def test_second_derivatives_and_tangents(name):
     f, init, xs, along = BODIES[name], drawn(4), drawn(5, 4, seed=1), drawn(4, seed=2)
-    loss = lambda init: loss_of(mixad.scan, f)(init, xs)
-    expected = lambda init: loss_of(by_python, f)(init, xs)
+
+    def loss(init):
+        return loss_of(mixad.scan, f)(init, xs)
+
+    def expected(init):
+        return loss_of(by_python, f)(init, xs)
+
     _, tangent = mixad.jvp(loss, (init,), (along,))
     close(tangent, (mixad.grad(expected)(init) * along).sum(), 1e-11)
     wanted = mixad.hvp(expected, (init,), (along,))
@@ -126,11 +128,14 @@ def test_second_derivatives_and_tangents(name):
 @pytest.mark.parametrize("name", BODIES)
 def test_steps_of_a_backend_have_the_bits_of_python_steps(name, monkeypatch):
     f, init, xs = BODIES[name], drawn(4), drawn(7, 4, seed=1)
-    run = lambda: (
-        *mixad.scan(f, init, xs),
-        *mixad.scan(f, init, xs, reverse=True),
-        *mixad.grad(loss_of(mixad.scan, f), argnums=(0, 1))(init, xs),
-    )
+
+    def run():
+        return (
+            *mixad.scan(f, init, xs),
+            *mixad.scan(f, init, xs, reverse=True),
+            *mixad.grad(loss_of(mixad.scan, f), argnums=(0, 1))(init, xs),
+        )
+
     found = run()
     monkeypatch.setattr(loops, "_run_natively", lambda *_: False)
     for one, other in zip(found, run(), strict=True):
@@ -185,8 +190,13 @@ def test_a_thousand_steps_of_arithmetic_have_the_bits_of_python():
 
 def test_the_last_part_may_be_taken_first():
     f, init, xs = BODIES["elementwise"], drawn(4), drawn(7, 4, seed=1)
-    backwards = lambda f, init, xs: mixad.scan(f, init, xs, reverse=True)
-    expected = lambda f, init, xs: by_python(f, init, xs, reverse=True)
+
+    def backwards(f, init, xs):
+        return mixad.scan(f, init, xs, reverse=True)
+
+    def expected(f, init, xs):
+        return by_python(f, init, xs, reverse=True)
+
     for one, other in zip(backwards(f, init, xs), expected(f, init, xs), strict=True):
         close(one, other)
     found = mixad.grad(loss_of(backwards, f), argnums=(0, 1))(init, xs)
@@ -214,7 +224,9 @@ def test_trees_of_carries_and_parts():
 
 
 def test_carries_that_change_places():
-    f = lambda c, x: ((c[1], c[0] * x, c[2]), c[1])
+    def f(c, x):
+        return ((c[1], c[0] * x, c[2]), c[1])
+
     init, xs = (drawn(3), drawn(3, seed=1), drawn(2, seed=2)), drawn(5, seed=3)
     carry, ys = mixad.scan(f, init, xs)
     a, b, kept = init
@@ -229,7 +241,10 @@ def test_whole_numbers_from_a_loop_over_numbers():
     assert mixad.fori_loop(1, 6, lambda i, x: x * i, 1.0) == 120.0
     assert mixad.fori_loop(3, 3, lambda i, x: x * i, 2.0) == 2.0
     table = np.arange(10.0)
-    horner = lambda x: mixad.fori_loop(0, 10, lambda i, s: s * x + table[i], 0.0)
+
+    def horner(x):
+        return mixad.fori_loop(0, 10, lambda i, s: s * x + table[i], 0.0)
+
     close(mixad.grad(horner)(0.9), np.polyval(np.polyder(np.poly1d(table)), 0.9))
 
 
@@ -256,7 +271,10 @@ def test_each_part_is_mapped():
 
 def test_captured_numbers_adapt_and_have_gradients():
     x = drawn(4).astype(np.float32)
-    f = lambda rate: mixad.scan(lambda c, _: (c * rate, None), x, length=3)[0]
+
+    def f(rate):
+        return mixad.scan(lambda c, _: (c * rate, None), x, length=3)[0]
+
     assert f(0.5).dtype == np.float32
     value, g = mixad.value_and_grad(lambda rate: f(rate).sum())(0.5)
     assert value.dtype == np.float32
@@ -268,7 +286,7 @@ def test_a_body_is_recorded_anew_for_other_values_shapes_and_types():
         for n in (2, 3):
             for dtype in (np.float32, np.float64):
                 init = np.ones(n, dtype)
-                carry, _ = mixad.scan(lambda c, _: (c * scale, None), init, length=2)
+                carry, _ = mixad.scan(lambda c, _, by=scale: (c * by, None), init, length=2)
                 assert carry.dtype == dtype
                 assert carry.tolist() == [scale**2] * n
 
@@ -288,34 +306,32 @@ def test_results_are_the_callers_own():
     assert xs.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
-@given(
-    st.lists(st.sampled_from(["sin", "mask", "add", "mul", "roll", "sum", "order"]), max_size=6),
-    st.integers(1, 6),
-    st.booleans(),
-)
-def test_random_bodies(ops, steps, reverse):
+STEPS = {
+    "sin": lambda a, c, x: np.sin(a),
+    "mask": lambda a, c, x: np.where(a > c, a, c * 0.3),
+    "add": lambda a, c, x: a + x * c,
+    "mul": lambda a, c, x: a * 0.7,
+    "roll": lambda a, c, x: np.roll(a, 1),
+    "sum": lambda a, c, x: a - a.sum() * 0.1,
+    "order": lambda a, c, x: a[np.argsort(c)],
+}
+
+
+@given(st.lists(st.sampled_from(sorted(STEPS)), max_size=6), st.integers(1, 6), st.booleans())
+def test_random_bodies(names, steps, reverse):
     def f(c, x):
         a = c * 0.5 + x
-        for op in ops:
-            if op == "sin":
-                a = np.sin(a)
-            elif op == "mask":
-                a = np.where(a > c, a, c * 0.3)
-            elif op == "add":
-                a = a + x * c
-            elif op == "mul":
-                a = a * 0.7
-            elif op == "roll":
-                a = np.roll(a, 1)
-            elif op == "sum":
-                a = a - a.sum() * 0.1
-            else:
-                a = a[np.argsort(c)]
+        for name in names:
+            a = STEPS[name](a, c, x)
         return a, a * x
 
+    def scan(f, init, xs):
+        return mixad.scan(f, init, xs, reverse=reverse)
+
+    def unrolled(f, init, xs):
+        return by_python(f, init, xs, reverse=reverse)
+
     init, xs = drawn(3), drawn(steps, 3, seed=1)
-    scan = lambda f, init, xs: mixad.scan(f, init, xs, reverse=reverse)
-    unrolled = lambda f, init, xs: by_python(f, init, xs, reverse=reverse)
     found = mixad.value_and_grad(loss_of(scan, f), argnums=(0, 1))(init, xs)
     wanted = mixad.value_and_grad(loss_of(unrolled, f), argnums=(0, 1))(init, xs)
     close(found[0], wanted[0], 1e-12)
@@ -355,7 +371,9 @@ def test_a_body_that_cannot_be_run_again_is_refused(name):
 
 
 def test_arguments_that_do_not_fit():
-    f = lambda c, x: (c, x)
+    def f(c, x):
+        return (c, x)
+
     with pytest.raises(TracerError, match="3 and 2 steps"):
         mixad.scan(f, 0.0, (np.ones(3), np.ones(2)))
     with pytest.raises(TracerError, match="3 and 4 steps"):

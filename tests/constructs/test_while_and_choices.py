@@ -29,7 +29,9 @@ def test_a_root_and_its_derivatives():
 @pytest.mark.parametrize("limit", [-1.0, 0.5, 1.5, 1e4])
 def test_the_number_of_steps_depends_on_elements(limit):
     def grown(x):
-        body = lambda state: (state[0] * x, state[1] + 1)
+        def body(state):
+            return (state[0] * x, state[1] + 1)
+
         return mixad.while_loop(lambda state: state[0].sum() < limit, body, (x * 0.5, 0))
 
     value, count = grown(np.array([1.5, 2.0]))
@@ -59,7 +61,9 @@ def test_memory_for_two_carries_is_enough():
 
 def test_a_loop_inside_of_a_loop():
     def f(a):
-        inner = lambda c, x: mixad.while_loop(lambda z: z < x * a, lambda z: z * 1.5 + a, c)
+        def inner(c, x):
+            return mixad.while_loop(lambda z: z < x * a, lambda z: z * 1.5 + a, c)
+
         return mixad.scan(lambda c, x: (inner(c, x), c), a * 0.1, np.arange(3.0))[0]
 
     step = 1e-6
@@ -124,7 +128,9 @@ def test_elsewhere_a_choice_is_an_if():
 
 
 def test_what_cannot_be_chosen_from():
-    different = lambda c, x: mixad.cond(c[0] > x, lambda c: c, lambda c: c[:1], c)
+    def different(c, x):
+        return mixad.cond(c[0] > x, lambda c: c, lambda c: c[:1], c)
+
     with pytest.raises(TracerError, match="return different things"):
         mixad.scan(lambda c, x: (different(c, x), None), np.ones(2), np.ones(3))
     with pytest.raises(TracerError, match="one number is needed"):
