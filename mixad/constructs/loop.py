@@ -24,11 +24,15 @@ from mixad.tape.node import Result, added
 from mixad.tape.operations import Static
 from mixad.tape.plan import Plan
 from mixad.tape.registers import as_register, of_register, own_array
+from mixad.tape.tracer import Tracer
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["Keeps", "Loop", "Step", "cotangents_of", "packed", "run_loop", "tangents_of"]
 
 _Item = TypeVar("_Item")
+
+_FEW = 4
+"""Steps that are laid out in memory: fewer run as quickly from Python."""
 
 Keeps: TypeAlias = Literal["nothing", "too", "alone"]
 """Whether the carries that each step begins with are values: after all others, or they alone."""
@@ -130,8 +134,8 @@ def run_loop(loop: Loop, arguments: Sequence[Any]) -> tuple[Any, ...]:
     tuple of (array or Tracer)
         The last carries, ``ys``, and the carries that are kept.
     """
-    if not arguments:
-        return _run(None, loop=loop)
+    if not any(isinstance(each, Tracer) for each in arguments):
+        return _run(None, *arguments, loop=loop)
     return apply_values_rule(_LOOP, *arguments, loop=loop)
 
 
@@ -181,7 +185,7 @@ def _run(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
     carries, xs, captured = loop.split(registers)
     step = Step(loop.body, library)
     first = [*carries, *[x[loop.steps[0], ...] for x in xs], *captured] if loop.length else None
-    plan = None if first is None else step.native_plan(first)
+    plan = step.native_plan(first) if first is not None and loop.length >= _FEW else None
     if plan is None or not _run_natively(loop, plan, carries, xs, captured, found):
         _run_by_python(loop, step, carries, xs, captured, found)
     values = found.kept if loop.keeps == "alone" else (*found.last, *found.ys, *found.kept)
@@ -271,7 +275,8 @@ def packed(register: Any) -> Any:
 
 def _own(register: Any) -> Any:
     """Return a copy: a carry may be what came in."""
-    return own_array(register, tuple(register.shape))
+    is_numpys = type(register) is np.ndarray
+    return register.copy() if is_numpys else own_array(register, tuple(register.shape))
 
 
 def _stacked(result: Result, length: int) -> Any:

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mixad.backends.array_memory import packed_strides
-from mixad.backends.arrays import NUMPY
+from mixad.backends.array_memory import address_of, packed_strides
 from mixad.backends.hookspecs import LaunchBlock, Stepping
 
 if TYPE_CHECKING:
-    from mixad.backends.execute import Prepared
     from mixad.tape.plan import Plan
 
 __all__ = ["Native", "NativeLaunch", "NativeSteps", "Track", "alias_of"]
@@ -38,7 +36,8 @@ class NativeLaunch(NamedTuple):
     """A launch on registers: which of those that it reads are numbers in its words, and how many
     bytes each result has."""
 
-    prepared: Prepared
+    backend: Stepping
+    block: LaunchBlock
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     numbers: tuple[int, ...]
@@ -63,14 +62,8 @@ def alias_of(
     """Return what tells where in an array a view of it begins; None if it is none."""
     if not np.may_share_memory(array, view):
         return None
-    first = _address(view) - _address(array)
+    first = address_of(view) - address_of(array)
     return NativeAlias(source, result, first, view.strides != packed_strides(view))
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    found = NUMPY.memory.address(array)
-    assert found is not None, "arrays of NumPy are in memory"
-    return found
 
 
 class Track(NamedTuple):
@@ -91,19 +84,19 @@ class Track(NamedTuple):
     @staticmethod
     def of(array: np.ndarray[Any, Any]) -> Track:
         """Return where an array is that all steps read."""
-        return Track(_address(array))
+        return Track(address_of(array))
 
     @staticmethod
     def along(array: np.ndarray[Any, Any], first: int, by: int) -> Track:
         """Return where the parts of an array are that steps take one by one."""
         stride = array.strides[0]
-        return Track(_address(array) + first * stride, by * stride, by * stride)
+        return Track(address_of(array) + first * stride, by * stride, by * stride)
 
     @staticmethod
     def between(array: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Track:
         """Return where something is that is in one array in even steps, in another in odd ones."""
-        far = _address(other) - _address(array)
-        return Track(_address(array), far, -far)
+        far = address_of(other) - address_of(array)
+        return Track(address_of(array), far, -far)
 
 
 @dataclass
@@ -178,9 +171,7 @@ class NativeSteps:
         numbers: Mapping[int, Any],
     ) -> dict[int, Track]:
         """Add a launch, some of whose results have a place; return where the results are."""
-        found = launch.prepared.block()
-        assert found is not None, "it has been asked for when the plan was made"
-        self._backend, block = found
+        self._backend, block = launch.backend, _own(launch.block)
         for param, word in block.reads:
             self._place(block, word, tracks[launch.reads[param]])
         for param, word, pack in block.numbers:
@@ -192,7 +183,8 @@ class NativeSteps:
             track = direct.get(at) if room == size and not finish else None
             track = track or self._somewhere(room)
             self._place(block, word, track)
-            for is_in_place, then in finish:
+            for is_in_place, last in finish:
+                then = _own(last)
                 words, source = then.words, track.address
                 track = track if is_in_place else self._somewhere(then.writes[0].room)
                 words[:2] = array("q", (track.address, words[1] if is_in_place else source))
@@ -244,3 +236,8 @@ class NativeSteps:
             at, taken = end, perf_counter() - begun
             many = min(2 * many if taken < _SECONDS else max(many // 2, 2), _MAX_STEPS)
         return at
+
+
+def _own(block: LaunchBlock) -> LaunchBlock:
+    """Return a launch with words of its own."""
+    return block._replace(words=block.words[:])

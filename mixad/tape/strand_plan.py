@@ -410,12 +410,12 @@ class _Planner:
 
     def _note_native(self, launch: Prepared, reads: Sequence[int], writes: Sequence[int]) -> None:
         """Note that the next step is a launch that a backend can run by itself, if it can."""
-        block = launch.block()
+        found = launch.block()
         known = {*range(self._slots), *[at for at, _ in self._constants]}
-        if block is not None and all(reads[k] in known for k, _, _ in block[1].numbers):
+        if found is not None and all(reads[k] in known for k, _, _ in found[1].numbers):
             sizes = tuple([self.registers[at].nbytes for at in writes])
-            numbers = tuple([reads[k] for k, _, _ in block[1].numbers])
-            native = NativeLaunch(launch, tuple(reads), tuple(writes), numbers, sizes)
+            numbers = tuple([reads[k] for k, _, _ in found[1].numbers])
+            native = NativeLaunch(*found, tuple(reads), tuple(writes), numbers, sizes)
             self._natives[len(self._makers)] = native
 
     def _note_sum(self, first: int, second: int, result: int) -> None:

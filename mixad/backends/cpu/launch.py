@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mixad.backends.array_memory import address_of
 from mixad.backends.arrays import library_met
 from mixad.backends.cpu import buffers, workers
 from mixad.backends.cpu.steps import narrow_block, sum_block
@@ -27,7 +27,7 @@ from mixad.scalar.types import F32, F64, ScalarType
 if TYPE_CHECKING:
     from mixad.backends.cpu.backend import CpuKernel
 
-__all__ = ["Run", "address_of", "allocate", "finish", "prepare_block",
+__all__ = ["Run", "allocate", "finish", "prepare_block",
            "prepare_boxes", "prepare_launch", "prepare_repeated", "tree_sum"]  # fmt: skip
 
 _Array: TypeAlias = np.ndarray[Any, Any]
@@ -48,27 +48,6 @@ _NOTHING = np.zeros(1, np.float64)
 
 _QUIET = array("i", (0, 0))
 """The flags of kernels that end by themselves and read nothing outside: nobody writes to them."""
-
-
-def _address_of() -> Callable[[_Array], int]:
-    """Return what reads where an array begins: probed once, by the public way where that fails.
-
-    Every extension that is compiled against NumPy reads it behind the head of the object
-    (``PyArrayObject_fields.data``).  `ndarray.ctypes` takes ten times as long.
-    """
-    at, head = ctypes.c_size_t.from_address, object.__basicsize__
-
-    def read(array: _Array) -> int:
-        return at(id(array) + head).value
-
-    def ask(array: _Array) -> int:
-        return int(array.__array_interface__["data"][0])
-
-    probes: list[_Array] = [np.zeros(3), np.ones((4, 5), np.float32)[1:, ::2], np.asarray(1)]
-    return read if all(read(probe) == ask(probe) for probe in probes) else ask
-
-
-address_of = _address_of()
 
 
 def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
@@ -182,26 +161,42 @@ def prepare_block(kernel: CpuKernel, launch: Launch, binding: Binding) -> Launch
 
 def _written(result: Result) -> Written | None:
     """Return where a result goes and what finishes it; None if Python is to do that."""
-    if result.part is not None or result.columns:
+    if result.part is not None:
         return None
     shape, size = list(result.memory), result.held.dtype.itemsize
     if result.summed is None:
         is_final = result.memory == result.final
         return Written(result.position, math.prod(shape) * size) if is_final else None
-    if result.is_summed_by_columns:
-        shape[-1] = padded_columns(shape[-1])
-    finish, room = list[tuple[bool, LaunchBlock]](), math.prod(shape) * size
-    for axis in result.summed:
-        if shape[axis] > 1:
-            if math.prod(shape[:axis]) > 1 or result.held != F64:
-                return None
-            finish.append((True, sum_block(shape[axis], math.prod(shape[axis + 1 :]))))
-            shape[axis] = 1
+    padded = padded_columns(shape[-1]) if result.is_summed_by_columns else shape[-1]
+    finish, room = list[tuple[bool, LaunchBlock]](), math.prod((*shape[:-1], padded)) * size
+    shape[-1] = padded
+    if padded != result.memory[-1] and math.prod(shape[:-1]) > shape[-2]:
+        return None  # there would be gaps between blocks of rows
+    axes = [(axis, shape[axis]) for axis in result.summed]
+    finish += _sums(shape, axes)
+    if result.columns:
+        shape = [*shape[:-1], *[extent for extent, _ in result.columns]]
+        first = len(result.memory) - 1
+        columns = enumerate(result.columns, first)
+        finish += _sums(shape, [(axis, extent) for axis, (extent, is_sum) in columns if is_sum])
+    if finish and result.held != F64:
+        return None
     if result.held != result.type:
         if (result.held, result.type) != (F64, F32):
             return None
         finish.append((False, narrow_block(math.prod(result.final))))
     return Written(result.position, room, tuple(finish))
+
+
+def _sums(shape: list[int], axes: Sequence[tuple[int, int]]) -> list[tuple[bool, LaunchBlock]]:
+    """Return what adds up along axes in place; their extents in the shape become 1."""
+    found = []
+    for axis, extent in axes:
+        if extent > 1:
+            after, before = math.prod(shape[axis + 1 :]), math.prod(shape[:axis])
+            found.append((True, sum_block(extent, after, before)))
+            shape[axis] = 1
+    return found
 
 
 def prepare_boxes(

@@ -83,19 +83,31 @@ done:
   ret i64 %reached
 }
 
-; A kernel that adds rows up as `tree_sum` of launch.py does: address, how many rows, their length.
+; A kernel that adds rows up as `tree_sum` of launch.py does: address, how many rows, their length,
+; how many such blocks of rows there are. What each block leaves comes after that of the one before.
 define void @sum_rows(ptr %block, i64 %begin, i64 %end) {
 entry:
-  %rows = load ptr, ptr %block
+  %address = load ptr, ptr %block
   %countp = getelementptr i64, ptr %block, i64 1
   %all = load i64, ptr %countp
   %lengthp = getelementptr i64, ptr %block, i64 2
   %length = load i64, ptr %lengthp
+  %blocksp = getelementptr i64, ptr %block, i64 3
+  %blocks = load i64, ptr %blocksp
+  %size = mul i64 %all, %length
+  br label %next_block
+next_block:
+  %b = phi i64 [ 0, %entry ], [ %b1, %moved ]
+  %any = icmp slt i64 %b, %blocks
+  br i1 %any, label %begin_block, label %done
+begin_block:
+  %first = mul i64 %b, %size
+  %rows = getelementptr double, ptr %address, i64 %first
   br label %next_half
 next_half:
-  %count = phi i64 [ %all, %entry ], [ %left, %halved ]
+  %count = phi i64 [ %all, %begin_block ], [ %left, %halved ]
   %several = icmp sgt i64 %count, 1
-  br i1 %several, label %add_half, label %done
+  br i1 %several, label %add_half, label %move
 add_half:
   %half = lshr i64 %count, 1
   %left = sub i64 %count, %half
@@ -118,6 +130,24 @@ add:
   br label %next
 halved:
   br label %next_half
+move:
+  %place = mul i64 %b, %length
+  %target = getelementptr double, ptr %address, i64 %place
+  br label %next_moved
+next_moved:
+  %m = phi i64 [ 0, %move ], [ %m1, %moving ]
+  %left_over = icmp slt i64 %m, %length
+  br i1 %left_over, label %moving, label %moved
+moving:
+  %sourcep = getelementptr double, ptr %rows, i64 %m
+  %value = load double, ptr %sourcep
+  %targetp = getelementptr double, ptr %target, i64 %m
+  store double %value, ptr %targetp
+  %m1 = add i64 %m, 1
+  br label %next_moved
+moved:
+  %b1 = add i64 %b, 1
+  br label %next_block
 done:
   ret void
 }

@@ -45,9 +45,10 @@ def copy_block(bytes_: int) -> LaunchBlock:
     )
 
 
-def sum_block(rows: int, length: int) -> LaunchBlock:
-    """Return what adds up so many rows of doubles in place, as `tree_sum` does."""
-    return LaunchBlock(_native().sum_rows, array("q", (0, rows, length)), 1, (), (), ())
+def sum_block(rows: int, length: int, blocks: int) -> LaunchBlock:
+    """Return what adds up so many rows of doubles in each block, in place, as `tree_sum` does."""
+    words = array("q", (0, rows, length, blocks))
+    return LaunchBlock(_native().sum_rows, words, 1, (), (), ())
 
 
 def narrow_block(count: int) -> LaunchBlock:

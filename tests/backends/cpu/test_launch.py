@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad.backends.array_memory import address_of
 from mixad.backends.cpu import launch
-from mixad.backends.cpu.launch import address_of
 
 X = np.arange(24.0).reshape(2, 3, 4)
 FROZEN = X.copy()
