@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from mixad.backends.arrays import NUMPY, Library, as_array, library_of
+from mixad.backends.array_memory import packed_strides
+from mixad.backends.arrays import NUMPY, Library, as_array, library_of, strides_of
 from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
 from mixad.constructs.recorded_body import result_of
 from mixad.constructs.schedule import Schedule
@@ -203,7 +204,8 @@ class _Memory:
         self.last: list[Any] = []
         self.ys = [] if loop.keeps == "alone" else [_stacked(r, loop.length) for r in loop.ys]
         self.wholes = [_stacked(r, loop.length + 1) for r in results if keeps]
-        self.kept = [whole[1:] if loop.reverse else whole[:-1] for whole in self.wholes]
+        part = (slice(1, None), ...) if loop.reverse else (slice(-1), ...)
+        self.kept = [whole[part] for whole in self.wholes]
 
 
 def _run_by_python(
@@ -268,9 +270,11 @@ def _run_natively(
 
 def packed(register: Any) -> Any:
     """Return an array without gaps, in the order of its axes: so that all steps have one layout."""
-    if type(register) is not np.ndarray:
+    if type(register) is np.ndarray:
+        return register if register.flags.c_contiguous else register.copy()
+    if strides_of(register) == packed_strides(register):
         return register
-    return register if register.flags.c_contiguous else register.copy()
+    return own_array(register, tuple(register.shape))
 
 
 def _own(register: Any) -> Any:

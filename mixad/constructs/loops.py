@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import is_writeable_array
 
 from mixad import pytree
 from mixad.backends.arrays import NUMPY, Library, is_scalar
+from mixad.call.closures import captured
 from mixad.config import LOOP_MEMORY, show_bytes
 from mixad.constructs.loop import Keeps, Loop, run_loop
 from mixad.constructs.recorded_body import (
@@ -131,17 +134,19 @@ def fori_loop(
     array(120.)
     """
     name = "fori_loop"
-    bounds = _whole(name, "lower", lower), _whole(name, "upper", upper)
+    numbers = range(_whole(name, "lower", lower), _whole(name, "upper", upper))
 
     def call(value: Any, parts: Sequence[Any]) -> Any:
         return body_fun(parts[0], value), None
 
     leaves, structure = pytree.flatten(init_val)
-    carries, library = _as_carries(name, leaves, [])
-    device = carries[0].device if carries and library is not NUMPY else None
-    numbers = library.xp.arange(*bounds, dtype=library.widest("int64"), device=device)
-    steps = _Steps(name, call, structure)
-    return _loop(steps, leaves, [numbers], max(bounds[1] - bounds[0], 0), memory=memory)[0]
+    steps = _Steps(name, call, structure, numbers)
+    carries, library = _as_carries(steps, leaves, [])
+    device = getattr(carries[0], "device", None) if library is not NUMPY else None
+    xs = library.xp.arange(
+        numbers.start, numbers.stop, dtype=library.widest("int64"), device=device
+    )
+    return _loop(steps, leaves, [xs], len(numbers), memory=memory)[0]
 
 
 def while_loop(
@@ -190,10 +195,10 @@ def while_loop(
     leaves, structure = pytree.flatten(init_val)
     if not leaves:
         raise TracerError(f"mixad.{name}: there is no carry: pass what changes as init_val")
-    carries, library = _as_carries(name, leaves, [])
     steps = _Steps(name, lambda value, parts: (body_fun(value), None), structure)
+    carries, library = _as_carries(steps, leaves, [])
     recorded, test = None, None
-    if not library.is_lazy:
+    if _can_run_again(library):
         carries = steps.promote(leaves, carries, [])
         inputs = list(_map(result_of, carries))
         recorded = steps.record_alike(inputs, [])
@@ -204,7 +209,7 @@ def while_loop(
         loop = WhileLoop(test.body, recorded.body, len(carries), len(test.captured), room)
         values = run_while_loop(loop, [*carries, *test.captured, *recorded.captured])
         return pytree.unflatten(structure, _map(returned_leaf, values[:-1]))
-    value = pytree.unflatten(structure, carries)
+    value = init_val
     while bool(cond_fun(value)):
         value = body_fun(value)
     return value
@@ -240,11 +245,15 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 
 
 class _Steps(NamedTuple):
-    """What is called in each step of a loop: of a carry and parts, it returns a carry and ys."""
+    """What is called in each step of a loop: of a carry and parts, it returns a carry and ys.
+
+    Of a loop over numbers these are the only parts: Python's where the loop runs in Python.
+    """
 
     name: str
     call: Callable[[Any, Sequence[Any]], Any]
     structure: pytree.Structure
+    numbers: range | None = None
 
     def record(self, carries: Sequence[Result], parts: Sequence[Result]) -> RecordedBody | None:
         """Return what a step does; None if that cannot be told for others."""
@@ -323,13 +332,19 @@ class _Steps(NamedTuple):
                 )
 
 
-def _as_carries(name: str, leaves: Sequence[Any], xs: Sequence[Any]) -> tuple[list[Any], Library]:
-    """Return leaves as arrays, numbers as those of the library beside them; and that library."""
-    what = f"mixad.{name}: the carry"
+def _as_carries(
+    steps: _Steps, leaves: Sequence[Any], xs: Sequence[Any]
+) -> tuple[list[Any], Library]:
+    """Return leaves as arrays, numbers as those of the library beside them; and that library.
+
+    Where there are numbers alone, it is that of what the function captures.
+    """
+    what = f"mixad.{steps.name}: the carry"
     given = [leaf if is_scalar(leaf) else leaf_of(leaf, what) for leaf in leaves]
     arrays = [*[each for each in given if not is_scalar(each)], *xs]
-    library = common_library(f"mixad.{name}", arrays) if arrays else NUMPY
-    device = arrays[0].device if arrays and library is not NUMPY else None
+    arrays = arrays or [each for found in captured(steps.call) for each in found]
+    library = common_library(f"mixad.{steps.name}", arrays) if arrays else NUMPY
+    device = getattr(arrays[0], "device", None) if arrays and library is not NUMPY else None
     carries = [
         library.asarray(each, weak_type(each), device) if is_scalar(each) else each
         for each in given
@@ -347,8 +362,8 @@ def _loop(
     memory: int | None = None,
 ) -> tuple[Any, Any]:
     """Run a loop over parts of arrays; return the last carry, and what the steps give."""
-    carries, library = _as_carries(steps.name, leaves, xs)
-    if not library.is_lazy:
+    carries, library = _as_carries(steps, leaves, xs)
+    if _can_run_again(library):
         parts = [part._replace(shape=part.shape[1:]) for part in _map(result_of, xs)]
         carries = steps.promote(leaves, carries, parts)
         recorded = steps.record_alike(list(_map(result_of, carries)), parts)
@@ -362,7 +377,7 @@ def _loop(
             values = run_loop(loop, arguments)[: len(recorded.body.results)]
             carry, ys = pytree.unflatten(recorded.structure, _map(returned_leaf, values))
             return carry, ys
-    return _run_in_python(steps, carries, xs, length, reverse)
+    return _run_in_python(steps, leaves, xs, length, reverse)
 
 
 def _as_weak(result: Result) -> Result:
@@ -372,6 +387,15 @@ def _as_weak(result: Result) -> Result:
 
 def _dtype_of(result: Result) -> Any:
     return result.kind.library.dtype_of(result.kind.type)
+
+
+@cache
+def _can_run_again(library: Library) -> bool:
+    """Whether bodies over arrays of a library are recorded: their results are written side by side.
+
+    Others, JAX's among them, have functions that take no traced values.
+    """
+    return not library.is_lazy and bool(is_writeable_array(library.xp.empty(0)))
 
 
 def _length_of(name: str, xs: Sequence[Any], length: int | None) -> int:
@@ -439,12 +463,13 @@ def _room_for(
 
 
 def _run_in_python(
-    steps: _Steps, carries: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool
+    steps: _Steps, leaves: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool
 ) -> tuple[Any, Any]:
     """Run the steps of a loop one by one, each recorded as any other operation."""
-    carry, found = pytree.unflatten(steps.structure, carries), list[Any]()
+    carry, found = pytree.unflatten(steps.structure, leaves), list[Any]()
     for at in reversed(range(length)) if reverse else range(length):
-        carry, y = steps.call(carry, [x[at, ...] for x in xs])
+        parts = [x[at, ...] for x in xs] if steps.numbers is None else [steps.numbers[at]]
+        carry, y = steps.call(carry, parts)
         found.append(y)
     if not found:
         raise TracerError(f"mixad.{steps.name}: without steps nobody tells what they give")

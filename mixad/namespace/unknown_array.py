@@ -145,6 +145,18 @@ class UnknownArray(ArrayTracer):
             return ArrayTracer.__array_function__(self.source, function, types, args, kwargs)
         return self.call(function, args, kwargs)
 
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = args, kwargs or {}
+        if _has_derivative(given):
+            return ArrayTracer.__torch_function__(function, types, *given)
+        found: list[Any] = []
+        exchanged(found.append, (*args, *given[1].values()))
+        unknown = next(each for each in found if type(each) is cls)
+        return unknown.call(function, *given)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or not hasattr(_array_like(self), name):
             return super().__getattr__(name)

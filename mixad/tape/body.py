@@ -16,7 +16,7 @@ from mixad.tape.memory import array_as, noted_array
 from mixad.tape.node import InputNode, Result
 from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation, Static, results_of
 from mixad.tape.plan import Plan
-from mixad.tape.registers import have_same_bits
+from mixad.tape.registers import as_register, have_same_bits, of_register
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import plan_of
@@ -144,10 +144,11 @@ class Body(Static):
         """Make the plan of what the operations do on nodes."""
         with Level(self.name, is_reverse=False, differentiates=False) as level:
             level.check, level.unknown = "off", _no_value
-            entered = {id(array): (at, array) for at, array in enumerate(arrays)}
-            journal = level.journal = Journal(entered, arrays.__getitem__)
+            wholes = [of_register(library, array) for array in arrays]
+            entered = {id(array): (at, array) for at, array in enumerate(wholes)}
+            journal = level.journal = Journal(entered, wholes.__getitem__)
             alone, given = frozenset((level,)), list[Tracer]()
-            for register, array in enumerate(arrays):
+            for register, array in enumerate(wholes):
                 cell = Cell.of(array, "off")
                 journal.name(cell, register)
                 origin = Origin(InputNode(level, None), 0, alone)
@@ -166,7 +167,7 @@ class Body(Static):
         if plan is None:
             return None
         made, _ = plan.run(arrays, (), warns=False)
-        return plan if all(map(have_same_bits, made, values)) else None
+        return plan if all(map(have_same_bits, made, map(as_register, values))) else None
 
 
 def _as_weak(value: Any) -> Any:

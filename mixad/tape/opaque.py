@@ -9,6 +9,7 @@ from mixad.backends.arrays import as_array, is_array
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
 from mixad.tape.node import ConstantNode, Result
+from mixad.tape.operations import container_of, results_of
 from mixad.tape.registers import may_share_memory, own_array
 from mixad.tape.tracer import (
     Origin,
@@ -49,16 +50,19 @@ def apply_opaque(
     operands: list[Any] = []
     template = _split((tuple(args), dict(kwargs)), operands)
 
-    def evaluate(xp: Any, *arrays: Any) -> tuple[Any, ...]:
+    def call(arrays: Iterable[Any]) -> Any:
         args, kwargs = _filled(template, iter(arrays))
-        found = function(*args, **kwargs)
-        return tuple(map(as_array, found if isinstance(found, (tuple, list)) else (found,)))
+        return function(*args, **kwargs)
+
+    def evaluate(xp: Any, *arrays: Any) -> tuple[Any, ...]:
+        return tuple(map(as_array, results_of(call(arrays))))
 
     tracers = [each for each in operands if isinstance(each, Tracer)]
-    values = evaluate(None, *map(elements_of, operands))
+    given = call(map(elements_of, operands))
+    values, container = tuple(map(as_array, results_of(given))), container_of(given)
     levels = bodies_among(levels_of(tracers)) if tracers else frozenset()
     if not levels:
-        return values[0] if len(values) == 1 else values
+        return given
     shapes = [tuple(value.shape) for value in values]
     name = getattr(function, "__name__", "a function")
 
@@ -81,7 +85,7 @@ def apply_opaque(
         )
     node = ConstantNode(*[Result(cell.shape, cell.kind, cell.device) for cell in cells])
     results = [type(tracers[0])(c, Origin(node, k, levels)) for k, c in enumerate(cells)]
-    return results[0] if len(results) == 1 else tuple(results)
+    return results[0] if container is None else container(results)
 
 
 _OPERAND = object()

@@ -362,6 +362,8 @@ def _content_of(value: Any) -> Hashable:
     """Return the elements of an array of indices or flags, with its form."""
     if is_constant(value):
         raise _ConstantFoundError
+    if isinstance(value, Tracer):
+        raise TypeError(type(value))
     if _are_indices(value) and math.prod(value.shape) <= _MAX_INDICES:
         form = cast("Hashable", type(value)), cast("Hashable", value.dtype), tuple(value.shape)
         return _Content(form, bits_of(value))
