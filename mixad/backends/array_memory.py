@@ -67,9 +67,15 @@ class ArrayMemory:
     is_capturing: Callable[[], bool] = lambda: False
 
 
+def _name_of(dtype: Any) -> str:
+    """Return the name of a dtype of the standard."""
+    return str(dtype).rpartition(".")[2]
+
+
 def packed_strides(array: Array) -> tuple[int, ...]:
     """Return the strides that an array has if it is packed, as are those without memory yet."""
-    steps = accumulate((array.itemsize, *array.shape[:0:-1]), operator.mul)
+    size = getattr(array, "itemsize", None) or np.dtype(_name_of(array.dtype)).itemsize
+    steps = accumulate((size, *array.shape[:0:-1]), operator.mul)
     return tuple(steps)[::-1][len(array.shape) == 0 :]
 
 
