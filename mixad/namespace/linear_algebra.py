@@ -6,8 +6,6 @@ import math
 import operator
 from typing import Any
 
-import numpy as np
-
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
@@ -23,7 +21,8 @@ from mixad.namespace.manipulation import (
     whole_numbers,
 )
 from mixad.namespace.statistical import total
-from mixad.scalar.dtypes import is_complex_dtype
+from mixad.scalar.dtypes import element_type_of, is_complex_dtype
+from mixad.scalar.types import F32, F64
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.memory import gives_arrays, gives_read_only_views, gives_views
 from mixad.tape.node import Rule, apply_rule, library_beside
@@ -81,7 +80,7 @@ def _is_kernel(a: Any, b: Any) -> bool:
         return False
     count = math.prod(a.shape) * (b.shape[-1] if b.ndim > 1 else 1)
     is_small = max(a.ndim, b.ndim) <= 2 and 0 < count <= _MAX_PRODUCTS
-    return is_small and all(x.dtype in (np.float32, np.float64) for x in (a, b))
+    return is_small and all(element_type_of(x.dtype) in (F32, F64) for x in (a, b))
 
 
 def _summed_products(a: Any, b: Any) -> Any:

@@ -179,7 +179,8 @@ class _Planner:
     def _as_natives(self) -> tuple[Native, ...] | None:
         """Return the steps if a backend can run all of them by itself."""
         found = [self._natives.get(at) for at in range(len(self._makers))]
-        if None in found or self._library is not NUMPY:
+        are_numpys = all(type(a) is np.ndarray for a in self.registers[: self._slots])
+        if None in found or not are_numpys:
             return None
         return tuple([native for native in found if native is not None])
 
