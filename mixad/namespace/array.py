@@ -36,7 +36,7 @@ from mixad.tape.constant import constants, unwrapped
 from mixad.tape.memory import array_as, is_numpy_number, share, unshared, view_of
 from mixad.tape.node import library_beside
 from mixad.tape.operations import Operation
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, plain, strand_of
 from mixad.tracebacks import hide_frames, short_traceback
 
 __all__ = ["OF_SHAPES", "ArrayTracer"]
@@ -46,7 +46,7 @@ _Method = Callable[[Any, Any], Any]
 
 def _recorded(self: Any, operation: Operation, operands: Sequence[Any]) -> Any:
     """Return what an operation gives: of a strand that knows it, or computed on nodes."""
-    strand = self.strand
+    strand = self.strand or strand_of(operands)  # of a loop inside, if there is one
     return operation.compute(*operands) if strand is None else strand.applied(operation, operands)
 
 
@@ -58,7 +58,7 @@ def _by_strand(
     kwargs: Mapping[str, Any],
 ) -> Any:
     """Return what a function gives, of a strand that knows it or computed on nodes."""
-    strand = self.strand
+    strand = self.strand or strand_of((*args, *kwargs.values()))
     if strand is None:
         return compute(function, args, kwargs)
     return strand.call(compute, function, args, kwargs)
