@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -93,10 +93,27 @@ class Compiled:
 Run: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
 """Launches a kernel on arguments."""
 
-InBoxes: TypeAlias = Callable[
-    [Sequence[int], Sequence[int], Mapping[int, Any]], Callable[[list[Any]], None] | None
-]
-"""Of ``reads``, ``writes`` and ``fixed`` returns what launches a kernel: see `Boxed`."""
+
+class InBoxes(NamedTuple):
+    """Launches of a kernel over boxes of the same arrays: see `Boxed`."""
+
+    backend: Boxed
+    boxes: Sequence[tuple[Bound, Sequence[int]]]
+    shape: tuple[int, ...]
+
+    def launch(
+        self, reads: Sequence[int], writes: Sequence[int], fixed: Mapping[int, Any]
+    ) -> Callable[[list[Any]], None] | None:
+        """Return what launches the kernel on registers."""
+        return self.backend.in_boxes(self.boxes, self.shape, reads, writes, fixed)
+
+    def blocks(self) -> tuple[Stepping, tuple[LaunchBlock, ...]] | None:
+        """Return the launches as what the backend runs step after step; None if it does not."""
+        if not isinstance(self.backend, Stepping):
+            return None
+        blocks = [self.backend.block(bound, firsts) for bound, firsts in self.boxes]
+        found = tuple([block for block in blocks if block is not None])
+        return (self.backend, found) if len(found) == len(blocks) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +135,12 @@ class Prepared:
             return None
         return self.backend.repeated(self.bound, reads, writes, fixed)
 
-    def block(self) -> tuple[Stepping, LaunchBlock] | None:
+    def blocks(self) -> tuple[Stepping, tuple[LaunchBlock, ...]] | None:
         """Return it as what its backend runs step after step; None if that cannot be."""
         if not isinstance(self.backend, Stepping):
             return None
         found = self.backend.block(self.bound)
-        return None if found is None else (self.backend, found)
+        return None if found is None else (self.backend, (found,))
 
 
 class Kernel:
@@ -258,7 +275,7 @@ class Kernel:
             return None
         compiled = _compiled(chosen, planned[0].launch.spec)
         boxes = [(chosen.bind(compiled.executable, box.launch), box.firsts) for box in planned]
-        return partial(chosen.in_boxes, boxes, shape)
+        return InBoxes(chosen, boxes, shape)
 
     def _elsewhere(self, prepared: Prepared, arguments: Sequence[Any]) -> Prepared:
         """Return a launch that begins where arrays do, for the parts that are wanted here."""

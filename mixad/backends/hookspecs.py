@@ -324,11 +324,14 @@ class Written(NamedTuple):
     finish : tuple of (bool, LaunchBlock)
         What makes the result of these, one after another: in place, with the address in the first
         word, or somewhere else, with that in the first word and this in the second.
+    first : int
+        How many bytes of the result come before those that are written.
     """
 
     word: int
     room: int
     finish: tuple[tuple[bool, LaunchBlock], ...] = ()
+    first: int = 0
 
 
 class LaunchBlock(NamedTuple):
@@ -342,8 +345,8 @@ class LaunchBlock(NamedTuple):
         The argument block.
     tiles : int
         How many tiles there are.
-    reads : tuple of (int, int)
-        Which argument's address goes into which word.
+    reads : tuple of (int, int, int)
+        Which argument's address goes into which word, and how many bytes of it come before.
     numbers : tuple of (int, int, callable)
         Which argument is a number, into which word it goes, and what makes its bits.
     writes : tuple of Written
@@ -353,7 +356,7 @@ class LaunchBlock(NamedTuple):
     kernel: int
     words: array[int]
     tiles: int
-    reads: tuple[tuple[int, int], ...]
+    reads: tuple[tuple[int, int, int], ...]
     numbers: tuple[tuple[int, int, Callable[[Any], int]], ...]
     writes: tuple[Written, ...]
 
@@ -362,8 +365,8 @@ class LaunchBlock(NamedTuple):
 class Stepping(Protocol):
     """A backend that runs launches one after another, again and again, by itself."""
 
-    def block(self, bound: Bound) -> LaunchBlock | None:
-        """Return a launch whose results are arrays of their own, run in the thread that asks.
+    def block(self, bound: Bound, firsts: Sequence[int] | None = None) -> LaunchBlock | None:
+        """Return a launch that is run in the thread that asks.
 
         None if it takes so long that others would help, or cannot be told to begin elsewhere.
 
@@ -371,6 +374,9 @@ class Stepping(Protocol):
         ----------
         bound : Bound
             What `Backend.bind` returned for the launch.
+        firsts : sequence of int, optional
+            Of a launch over a box of arrays, for each argument how many bytes come before it: then
+            results are parts of arrays, else arrays of their own.
 
         Returns
         -------

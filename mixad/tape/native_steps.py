@@ -6,7 +6,6 @@ as the parts of an array do, or to and fro between two arrays, as a carry does.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mixad.backends.array_memory import address_of, packed_strides
-from mixad.backends.hookspecs import LaunchBlock, Stepping
+from mixad.backends.hookspecs import LaunchBlock, Stepping, Written
 
 if TYPE_CHECKING:
     from mixad.tape.plan import Plan
@@ -33,11 +32,11 @@ _MAX_STEPS = 1 << 20
 
 
 class NativeLaunch(NamedTuple):
-    """A launch on registers: which of those that it reads are numbers in its words, and how many
-    bytes each result has."""
+    """A launch on registers, over all elements or box by box: which of those that it reads are
+    numbers in its words, and how many bytes each result has."""
 
     backend: Stepping
-    block: LaunchBlock
+    blocks: tuple[LaunchBlock, ...]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     numbers: tuple[int, ...]
@@ -171,27 +170,36 @@ class NativeSteps:
         numbers: Mapping[int, Any],
     ) -> dict[int, Track]:
         """Add a launch, some of whose results have a place; return where the results are."""
-        self._backend, block = launch.backend, _own(launch.block)
-        for param, word in block.reads:
-            self._place(block, word, tracks[launch.reads[param]])
-        for param, word, pack in block.numbers:
-            block.words[word] = pack(numbers[launch.reads[param]])
-        written, finishes = {}, list[LaunchBlock]()
-        for at, (word, room, finish), size in zip(
-            launch.writes, block.writes, launch.sizes, strict=True
-        ):
-            track = direct.get(at) if room == size and not finish else None
-            track = track or self._somewhere(room)
-            self._place(block, word, track)
-            for is_in_place, last in finish:
-                then = _own(last)
-                words, source = then.words, track.address
-                track = track if is_in_place else self._somewhere(then.writes[0].room)
-                words[:2] = array("q", (track.address, words[1] if is_in_place else source))
-                finishes.append(then)
-            written[at] = track
-        self.blocks += [block, *finishes]
+        self._backend = launch.backend
+        results = launch.blocks[0].writes
+        written = {}
+        for at, result, size in zip(launch.writes, results, launch.sizes, strict=True):
+            is_direct = not result.finish and result.room in (0, size)
+            track = direct.get(at) if is_direct else None
+            written[at] = track or self._somewhere(result.room or size)
+        for each in launch.blocks:
+            block = _own(each)
+            for param, word, first in block.reads:
+                self._place(block, word, tracks[launch.reads[param]], first)
+            for param, word, pack in block.numbers:
+                block.words[word] = pack(numbers[launch.reads[param]])
+            for at, result in zip(launch.writes, block.writes, strict=True):
+                self._place(block, result.word, written[at], result.first)
+            self.blocks.append(block)
+        for at, result in zip(launch.writes, results, strict=True):
+            written[at] = self._finish(result, written[at])
         return written
+
+    def _finish(self, result: Written, track: Track) -> Track:
+        """Add what makes a result of what a launch has written; return where that is."""
+        for is_in_place, last in result.finish:
+            then, source = _own(last), track.address
+            track = track if is_in_place else self._somewhere(then.writes[0].room)
+            then.words[0] = track.address
+            if not is_in_place:
+                then.words[1] = source
+            self.blocks.append(then)
+        return track
 
     def _somewhere(self, room: int) -> Track:
         """Return a place of so many bytes."""
@@ -206,9 +214,9 @@ class NativeSteps:
         self._place(block, 0, target)
         self.blocks.append(block)
 
-    def _place(self, block: LaunchBlock, word: int, track: Track) -> None:
-        """Fill in a word of the next launch."""
-        block.words[word] = track.address
+    def _place(self, block: LaunchBlock, word: int, track: Track, first: int = 0) -> None:
+        """Fill in a word of the next launch, which begins so many bytes after a place."""
+        block.words[word] = track.address + first
         if track.even or track.odd:
             self.moves.append((len(self.blocks), word, track.even, track.odd))
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, Library, is_array
-from mixad.backends.execute import Kernel, Prepared, kernel_for
+from mixad.backends.execute import InBoxes, Kernel, Prepared, kernel_for
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.rolls import Shifts
@@ -358,13 +358,14 @@ class _Planner:
         if any((type(a) is np.ndarray) is (kind == "uniform") for a, kind in pairs):
             return False
         launch = call.kernel.in_boxes(arrays, [term.shifts for term in terms])
-        step = None if launch is None else launch(sources, writes, {})
+        step = None if launch is None else launch.launch(sources, writes, {})
         if launch is None or step is None:
             return False
         self._touch(*sources, *writes)
         step(self.registers)
+        self._note_native(launch, sources, writes)
         self._launched += [(at, len(self._makers)) for at in writes]
-        self._makers.append(cast("Maker", partial(launch, sources, writes)))
+        self._makers.append(cast("Maker", partial(launch.launch, sources, writes)))
         return True
 
     # -- steps -------------------------------------------------------------------------------------
@@ -409,13 +410,15 @@ class _Planner:
                 return
         self._makers.append(steps.for_all_threads(step))
 
-    def _note_native(self, launch: Prepared, reads: Sequence[int], writes: Sequence[int]) -> None:
+    def _note_native(
+        self, launch: Prepared | InBoxes, reads: Sequence[int], writes: Sequence[int]
+    ) -> None:
         """Note that the next step is a launch that a backend can run by itself, if it can."""
-        found = launch.block()
+        found = launch.blocks()
         known = {*range(self._slots), *[at for at, _ in self._constants]}
-        if found is not None and all(reads[k] in known for k, _, _ in found[1].numbers):
+        if found is not None and all(reads[k] in known for k, _, _ in found[1][0].numbers):
             sizes = tuple([self.registers[at].nbytes for at in writes])
-            numbers = tuple([reads[k] for k, _, _ in found[1].numbers])
+            numbers = tuple([reads[k] for k, _, _ in found[1][0].numbers])
             native = NativeLaunch(*found, tuple(reads), tuple(writes), numbers, sizes)
             self._natives[len(self._makers)] = native
 

@@ -153,9 +153,11 @@ class CpuBackend:
         kernel, launch, binding = bound.kernel, bound.launch, bound.binding
         return prepare_repeated(kernel, launch, binding, reads, writes, fixed)
 
-    def block(self, bound: BoundKernel) -> LaunchBlock | None:
+    def block(
+        self, bound: BoundKernel, firsts: Sequence[int] | None = None
+    ) -> LaunchBlock | None:
         """Return a launch whose words are filled in once; None for one that takes long."""
-        return prepare_block(bound.kernel, bound.launch, bound.binding)
+        return prepare_block(bound.kernel, bound.launch, bound.binding, firsts)
 
     def copy_block(self, bytes_: int) -> LaunchBlock:
         """Return what copies so many bytes."""

@@ -143,20 +143,31 @@ def _is_plain(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
     return is_plain and _is_direct(kernel, launch, binding)
 
 
-def prepare_block(kernel: CpuKernel, launch: Launch, binding: Binding) -> LaunchBlock | None:
-    """Return a launch whose words are filled in once; None if it cannot be run so."""
-    is_plain = binding.axes is None and kernel.has_numpy_types and not kernel.spec.streaming
-    if not (is_plain and binding.tiles and _is_direct(kernel, launch, binding)):
+def prepare_block(
+    kernel: CpuKernel, launch: Launch, binding: Binding, firsts: Sequence[int] | None = None
+) -> LaunchBlock | None:
+    """Return a launch whose words are filled in once; None if it cannot be run so.
+
+    ``firsts`` are of a box: how many bytes of each argument come before it.
+    """
+    is_plain = kernel.has_numpy_types and not kernel.spec.streaming
+    is_whole = firsts is not None or binding.axes is None
+    if not (is_plain and is_whole and binding.tiles and _is_direct(kernel, launch, binding)):
         return None
-    written = list(map(_written, binding.outputs))
+    finished = _written if firsts is None else _part
+    written = list(map(finished, binding.outputs))
     writes = tuple([each for each in written if each is not None])
     if len(writes) < len(written):
         return None
+    reads = tuple([(k, at, 0 if firsts is None else firsts[k]) for k, at in binding.arrays])
     _set_flags(binding.words, _QUIET)
     words = binding.words[:]
-    return LaunchBlock(
-        kernel.address, words, binding.tiles, binding.arrays, binding.uniforms, writes
-    )
+    return LaunchBlock(kernel.address, words, binding.tiles, reads, binding.uniforms, writes)
+
+
+def _part(result: Result) -> Written | None:
+    """Return where a part of an array goes."""
+    return Written(result.position, 0, (), result.first * result.held.dtype.itemsize)
 
 
 def _written(result: Result) -> Written | None:

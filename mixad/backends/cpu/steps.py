@@ -41,7 +41,7 @@ def _native() -> _Native:
 def copy_block(bytes_: int) -> LaunchBlock:
     """Return what copies so many bytes: its words are destination and source."""
     return LaunchBlock(
-        _native().copy, array("q", (0, 0, bytes_)), 1, ((0, 1),), (), (Written(0, bytes_),)
+        _native().copy, array("q", (0, 0, bytes_)), 1, ((0, 1, 0),), (), (Written(0, bytes_),)
     )
 
 
