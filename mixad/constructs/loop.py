@@ -6,9 +6,9 @@ first, with the carries that each step began with.  So is its pushforward.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,15 +28,12 @@ from mixad.tape.registers import as_register, of_register, own_array
 from mixad.tape.tracer import Tracer
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
-__all__ = ["Keeps", "Loop", "Step", "cotangents_of", "packed", "run_loop", "tangents_of"]
+__all__ = ["Loop", "Step", "carries_read", "cotangents_of", "packed", "run_loop", "tangents_of"]
 
 _Item = TypeVar("_Item")
 
 _FEW = 4
 """Steps that are laid out in memory: fewer run as quickly from Python."""
-
-Keeps: TypeAlias = Literal["nothing", "too", "alone"]
-"""Whether the carries that each step begins with are values: after all others, or they alone."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,10 @@ class Loop(Static):
         How many steps there are.
     reverse : bool
         Whether the last part of ``xs`` is taken first, and the last of ``ys`` given first.
-    keeps : "nothing", "too" or "alone"
-        Whether the carries that each step begins with are values.
+    kept : tuple of int
+        Which of the carries that each step begins with are values, after all others.
+    is_alone : bool
+        Whether there are no others: then the last step is not taken.
     room : int
         How many carries may be kept for the derivative.
     """
@@ -67,7 +66,8 @@ class Loop(Static):
     xs: int
     length: int
     reverse: bool
-    keeps: Keeps
+    kept: tuple[int, ...]
+    is_alone: bool
     room: int
 
     def split(self, arguments: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
@@ -82,7 +82,7 @@ class Loop(Static):
     def split_values(self, values: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
         """Return the last carries, ``ys``, and the carries that are kept; what is no value is
         missing."""
-        if self.keeps == "alone":
+        if self.is_alone:
             return [], [], list(values)
         count = len(self.body.results)
         return (
@@ -107,9 +107,9 @@ class Loop(Static):
         """What each step gives beside carries."""
         return self.body.results[self.carries :]
 
-    def part(self, first: int, last: int, *, keeps: Keeps) -> Loop:
+    def part(self, first: int, last: int, *, kept: tuple[int, ...], is_alone: bool) -> Loop:
         """Return the loop over some of its steps."""
-        return replace(self, length=last - first, keeps=keeps)
+        return replace(self, length=last - first, kept=kept, is_alone=is_alone)
 
     def parts_of(self, xs: Iterable[Any], first: int, last: int) -> list[Any]:
         """Return what steps of the loop take of ``xs``."""
@@ -189,7 +189,7 @@ def _run(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
     plan = step.native_plan(first) if first is not None and loop.length >= _FEW else None
     if plan is None or not _run_natively(loop, plan, carries, xs, captured, found):
         _run_by_python(loop, step, carries, xs, captured, found)
-    values = found.kept if loop.keeps == "alone" else (*found.last, *found.ys, *found.kept)
+    values = found.kept if loop.is_alone else (*found.last, *found.ys, *found.kept)
     return tuple([of_register(library, each) for each in values])
 
 
@@ -200,10 +200,10 @@ class _Memory:
     """
 
     def __init__(self, loop: Loop) -> None:
-        results, keeps = loop.body.results[: loop.carries], loop.keeps != "nothing"
+        results = loop.body.results
         self.last: list[Any] = []
-        self.ys = [] if loop.keeps == "alone" else [_stacked(r, loop.length) for r in loop.ys]
-        self.wholes = [_stacked(r, loop.length + 1) for r in results if keeps]
+        self.ys = [] if loop.is_alone else [_stacked(r, loop.length) for r in loop.ys]
+        self.wholes = [_stacked(results[at], loop.length + 1) for at in loop.kept]
         part = (slice(1, None), ...) if loop.reverse else (slice(-1), ...)
         self.kept = [whole[part] for whole in self.wholes]
 
@@ -218,9 +218,9 @@ def _run_by_python(
 ) -> None:
     """Take the steps of a loop one by one."""
     for at in loop.steps:
-        for whole, carry in zip(found.kept, carries, strict=bool(found.kept)):
-            whole[at, ...] = carry
-        if loop.keeps == "alone" and at == loop.steps[-1]:
+        for whole, kept in zip(found.kept, loop.kept, strict=True):
+            whole[at, ...] = carries[kept]
+        if loop.is_alone and at == loop.steps[-1]:
             break
         made = step([*carries, *[x[at, ...] for x in xs], *captured])
         carries = made[: loop.carries]
@@ -239,32 +239,30 @@ def _run_natively(
 ) -> bool:
     """Take the steps of a loop without Python between them; tell whether that could be done."""
     first, by = loop.steps[0], loop.steps.step
-    count = loop.length - (loop.keeps == "alone")
-    inputs, outputs, pairs = list[Track](), list[Track](), list[Any]()
+    count, wholes = loop.length - loop.is_alone, dict(zip(loop.kept, found.wholes, strict=True))
+    begin, end = (loop.length, 0) if loop.reverse else (0, loop.length)
+    inputs, outputs, last = list[Track](), list[Track](), list[Any]()
+    steps = NativeSteps()
     for number, carry in enumerate(carries):
-        if found.wholes:
-            whole = found.wholes[number]
-            begin = loop.length if loop.reverse else 0
+        whole = wholes.get(number)
+        if whole is not None:
             whole[begin, ...] = carry
             inputs.append(Track.along(whole, begin, by))
             outputs.append(Track.along(whole, begin + by, by))
+            last.append(whole[end, ...])
         else:
-            pairs.append((carry.copy(), np.empty_like(carry)))
-            one, other = pairs[-1]
-            inputs.append(Track.between(one, other))
-            outputs.append(Track.between(other, one))
+            pair = carry.copy(), np.empty_like(carry)
+            steps.memory += pair
+            inputs.append(Track.between(*pair))
+            outputs.append(Track.between(*pair[::-1]))
+            last.append(pair[count % 2])
     inputs += [Track.along(x, first, by) for x in xs] + list(map(Track.of, captured))
     ys = found.ys or [_stacked(result, 1) for result in loop.ys]
     outputs += [Track.along(y, first, by) if found.ys else Track.of(y) for y in ys]
-    steps = NativeSteps()
     if not steps.add(plan, inputs, outputs, captured):
         return False
     steps.take(count)
-    if found.wholes:
-        end = 0 if loop.reverse else loop.length
-        found.last = [whole[end, ...].copy() for whole in found.wholes]
-    else:
-        found.last = [pair[count % 2] for pair in pairs]
+    found.last = list(map(_own, last))
     return True
 
 
@@ -296,10 +294,10 @@ def _alike(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
     """Return arrays of the shapes and dtypes of what a loop gives."""
     results = loop.body.results
     carries, ys = results[: loop.carries], results[loop.carries :]
-    kept = () if loop.keeps == "nothing" else carries
-    found = [carry.zeros() for carry in carries]
-    found += [each.zeros((loop.length, *each.shape)) for each in (*ys, *kept)]
-    return tuple(found[-len(kept) :] if loop.keeps == "alone" else found)
+    kept = [carries[at] for at in loop.kept]
+    found = [] if loop.is_alone else [carry.zeros() for carry in carries]
+    side_by_side = kept if loop.is_alone else (*ys, *kept)
+    return (*found, *[each.zeros((loop.length, *each.shape)) for each in side_by_side])
 
 
 # -- reverse mode ----------------------------------------------------------------------------------
@@ -330,6 +328,26 @@ def cotangents_of(
     return backward.cotangents(wanted)
 
 
+class _Pullback(NamedTuple):
+    """What carries cotangents back through one step, and which of its first carries it reads."""
+
+    body: Body
+    read: tuple[int, ...]
+
+
+def carries_read(body: Body, carries: int) -> tuple[int, ...]:
+    """Return which carries are read by pullbacks of a body, as far as that is known."""
+    pullbacks = [key for key in body.derived if key[0] == "pullback"]
+    reads = [key[-1] for key in pullbacks if len(key) == _WITH_READ]
+    if not reads:
+        return tuple(range(carries))
+    return tuple(sorted(set().union(*reads)))
+
+
+_WITH_READ = 8
+"""Entries of the key of a pullback that ends with which carries it reads."""
+
+
 class _Backward:
     """Cotangents on their way through the steps of a loop, from the last to the first.
 
@@ -350,10 +368,11 @@ class _Backward:
     ) -> None:
         self._loop = loop
         self._moving, results = loop.moving, loop.body.results
-        self._kept = loop.split_values(values)[2] or None
+        self._kept = dict(zip(loop.kept, loop.split_values(values)[2], strict=True))
         of_carries, of_ys, of_kept = loop.split_values(gs)
         self._given = [at for at, g in enumerate(of_ys) if g is not None]
-        self._kept_given = [at for at, g in enumerate(of_kept) if g is not None]
+        kept_given = [at for at, g in enumerate(of_kept) if g is not None]
+        self._kept_given = [loop.kept[at] for at in kept_given]
         _, of_xs, of_captured = loop.split(list(wanted))
         self._xs = [at for at, is_wanted in enumerate(of_xs) if is_wanted]
         self._captured = [at for at, is_wanted in enumerate(of_captured) if is_wanted]
@@ -361,7 +380,7 @@ class _Backward:
         self._of_carries = [or_zeros(last.get(at), results[at]) for at in self._moving]
         self._of_captured: list[Any] = []
         self._of_ys = [of_ys[at] for at in self._given]
-        self._of_kept = [of_kept[at] for at in self._kept_given]
+        self._of_kept = [of_kept[at] for at in kept_given]
         self._of_xs: list[list[Any]] = []
 
     def take_back(self, carries: Sequence[Any], xs: Sequence[Any], captured: Sequence[Any]) -> None:
@@ -369,59 +388,74 @@ class _Backward:
 
         Where not all carries are kept, steps run again from those that are.
         """
-        loop = self._loop
-        if self._kept is not None:
-            self._step_back(0, loop.length, self._kept, xs, captured)
+        loop, pullback = self._loop, self._pullback(xs, captured)
+        if self._kept.keys() >= set(pullback.read):
+            self._step_back(pullback, 0, loop.length, self._kept, xs, captured)
             return
         left = [(0, loop.length, list(carries), loop.room)]
         while left:
             first, last, begun, room = left.pop()
             is_short = last - first <= max(room, 1)
             middle = last if is_short else first + Schedule(room).advance(last - first)
-            part = loop.part(first, middle, keeps="alone" if is_short else "nothing")
+            part = loop.part(
+                first, middle, kept=pullback.read if is_short else (), is_alone=is_short
+            )
             made = run_loop(part, [*begun, *loop.parts_of(xs, first, middle), *captured])
             if is_short:
-                self._step_back(first, last, made, xs, captured)
+                kept = dict(zip(pullback.read, made, strict=True))
+                self._step_back(pullback, first, last, kept, xs, captured)
             else:
                 left.append((first, middle, begun, room))
                 left.append((middle, last, list(made[: loop.carries]), room - 1))
 
     def _step_back(
         self,
+        pullback: _Pullback,
         first: int,
         last: int,
-        kept: Sequence[Any],
+        kept: Mapping[int, Any],
         xs: Sequence[Any],
         captured: Sequence[Any],
     ) -> None:
         """Carry cotangents back through steps whose carries are kept."""
-        loop = self._loop
+        loop, moving = self._loop, len(self._moving)
         if not self._of_captured:
             self._of_captured = [_zeros_like(captured[at]) for at in self._captured]
-        body = self._pullback(captured, xs)
+        parts = [kept[at] for at in pullback.read]
+        parts += loop.parts_of((*xs, *self._of_ys, *self._of_kept), first, last)
+        count = moving + len(self._captured)
         back = Loop(
-            body,
-            len(self._moving) + len(self._captured),
-            loop.carries + loop.xs + len(self._given) + len(self._kept_given),
-            last - first,
-            not loop.reverse,
-            "nothing",
-            loop.room,
+            pullback.body, count, len(parts), last - first, not loop.reverse, (), False, loop.room
         )
-        parts = loop.parts_of((*xs, *self._of_ys, *self._of_kept), first, last)
-        found = run_loop(back, [*self._of_carries, *self._of_captured, *kept, *parts, *captured])
-        moving = len(self._moving)
-        self._of_carries, self._of_captured = (
-            list(found[:moving]),
-            list(found[moving : back.carries]),
-        )
-        self._of_xs.append(list(found[back.carries :]))
+        found = run_loop(back, [*self._of_carries, *self._of_captured, *parts, *captured])
+        self._of_carries, self._of_captured = list(found[:moving]), list(found[moving:count])
+        self._of_xs.append(list(found[count:]))
 
-    def _pullback(self, captured: Sequence[Any], xs: Sequence[Any]) -> Body:
-        """Return what carries cotangents back through one step."""
-        loop, body = self._loop, self._loop.body
+    def _pullback(self, xs: Sequence[Any], captured: Sequence[Any]) -> _Pullback:
+        """Return what carries cotangents back through one step.
+
+        Which carries it reads is known once it has been planned.
+        """
+        loop, moving = self._loop, len(self._moving)
         asked = self._given, self._kept_given, self._xs, self._captured
         key = "pullback", loop.carries, loop.xs, *map(tuple, asked)
+        every = tuple(range(loop.carries))
+        whole = self._pullback_of(key, every, xs, captured)
+        if whole.reads is None:
+            return _Pullback(whole, every)
+        first = moving + len(self._captured)
+        read = tuple([at for at in every if first + at in whole.reads])
+        return _Pullback(self._pullback_of((*key, read), read, xs, captured), read)
+
+    def _pullback_of(
+        self,
+        key: tuple[Any, ...],
+        read: Sequence[int],
+        xs: Sequence[Any],
+        captured: Sequence[Any],
+    ) -> Body:
+        """Return what carries cotangents back through one step, reading some carries."""
+        loop, body = self._loop, self._loop.body
         known: Body | None = body.derived.get(key)
         if known is not None:
             return known
@@ -434,8 +468,10 @@ class _Backward:
         def compute(*inputs: Any) -> list[Any]:
             taken = iter(inputs)
             of_carries, sums = _take(taken, moving), _take(taken, len(of_captured))
-            operands, of_ys = _take(taken, n + m), _take(taken, len(places) - moving)
-            of_kept = _take(taken, len(numbers))
+            kept = dict(zip(read, _take(taken, len(read)), strict=True))
+            operands = [kept[at] if at in kept else body.results[at].zeros() for at in range(n)]
+            operands += _take(taken, m)
+            of_ys, of_kept = _take(taken, len(places) - moving), _take(taken, len(numbers))
             operands += taken
             gs = dict(zip(places, (*of_carries, *of_ys), strict=True))
             found = pull_back(body, operands, active, [gs.get(k) for k in range(len(body.results))])
@@ -451,8 +487,7 @@ class _Backward:
         results = [body.results[at] for at in self._moving]
         results += [result_of(captured[at]) for at in self._captured]
         results += [result_of(xs[at])._replace(shape=tuple(xs[at].shape[1:])) for at in self._xs]
-        found = Body(body.name, compute, results, body.kind)
-        return body.derived.setdefault(key, found)
+        return body.derived.setdefault(key, Body(body.name, compute, results, body.kind))
 
     def cotangents(self, wanted: Sequence[bool]) -> list[Any]:
         """Return the cotangents of the arguments, None for those that are not wanted."""
@@ -534,7 +569,14 @@ def tangents_of(
         own += [loop.ys[at] for at in floats]
         pushed = body.derived.setdefault(key, Body(body.name, compute, own, body.kind))
     along = [or_zeros(of_carries[at], results[at]) for at in moving]
-    forward = replace(loop, body=pushed, carries=n + len(moving), xs=loop.xs + len(moving_xs))
+    kept = [n + moving.index(at) for at in loop.kept if at in moving]
+    forward = replace(
+        loop,
+        body=pushed,
+        carries=n + len(moving),
+        xs=loop.xs + len(moving_xs),
+        kept=(*loop.kept, *kept),
+    )
     found = run_loop(
         forward,
         [
@@ -542,10 +584,11 @@ def tangents_of(
             *[of_captured[at] for at in moving_captured], *captured,
         ],
     )  # fmt: skip
-    last, ys, kept = forward.split_values(found)
+    last, ys, made = forward.split_values(found)
     of_last = dict(zip(moving, last[n:], strict=False))
     of_ys = dict(zip(floats, ys[len(loop.ys) :], strict=False))
-    of_kept = dict(zip(moving, kept[n:], strict=False))
+    places = [number for number, at in enumerate(loop.kept) if at in moving]
+    of_kept = dict(zip(places, made[len(loop.kept) :], strict=True))
     counts = [len(each) for each in loop.split_values(values)]
     return [
         of.get(at)

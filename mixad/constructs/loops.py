@@ -13,7 +13,7 @@ from mixad import pytree
 from mixad.backends.arrays import NUMPY, Library, is_scalar
 from mixad.call.closures import captured
 from mixad.config import LOOP_MEMORY, show_bytes
-from mixad.constructs.loop import Keeps, Loop, run_loop
+from mixad.constructs.loop import Loop, carries_read, run_loop
 from mixad.constructs.recorded_body import (
     RecordedBody,
     leaf_of,
@@ -372,8 +372,9 @@ def _loop(
             traced = [each for each in arguments if isinstance(each, Tracer)]
             room = _room(steps.name, recorded.body.results[: len(carries)], length, memory)
             is_reverse = any(level.is_reverse for each in traced for level in each.levels)
-            keeps: Keeps = "too" if is_reverse and length <= room else "nothing"
-            loop = Loop(recorded.body, len(carries), len(xs), length, reverse, keeps, room)
+            keeps = is_reverse and length <= room
+            kept = carries_read(recorded.body, len(carries)) if keeps else ()
+            loop = Loop(recorded.body, len(carries), len(xs), length, reverse, kept, False, room)
             values = run_loop(loop, arguments)[: len(recorded.body.results)]
             carry, ys = pytree.unflatten(recorded.structure, _map(returned_leaf, values))
             return carry, ys

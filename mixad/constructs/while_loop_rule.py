@@ -58,7 +58,7 @@ class WhileLoop(Static):
     def steps(self, count: Any) -> Loop:
         """Return the loop over the steps that were taken."""
         length = int(plain(count))
-        return Loop(self.body, self.carries, 0, length, False, "nothing", self.room)
+        return Loop(self.body, self.carries, 0, length, False, (), False, self.room)
 
 
 def run_while_loop(loop: WhileLoop, arguments: Sequence[Any]) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -82,6 +82,8 @@ class Body(Static):
     ----------
     derived : dict
         Its derivatives, by what is asked of them.
+    reads : set of int or None
+        Which operands its plans read; None while there is none.
     """
 
     def __init__(
@@ -95,7 +97,8 @@ class Body(Static):
         self.compute = compute
         self.results = tuple(results)
         self.kind = kind
-        self.derived: dict[Hashable, Body] = {}
+        self.derived: dict[tuple[Any, ...], Body] = {}
+        self.reads: frozenset[int] | None = None
         self._plans: dict[Any, Plan | None] = {}
         self._operation = Operation(
             lambda *operands: list(compute(*operands)), is_kernel=False, is_primitive=True
@@ -167,7 +170,10 @@ class Body(Static):
         if plan is None:
             return None
         made, _ = plan.run(arrays, (), warns=False)
-        return plan if all(map(have_same_bits, made, map(as_register, values))) else None
+        if not all(map(have_same_bits, made, map(as_register, values))):
+            return None
+        self.reads = (self.reads or frozenset()) | set(plan.slots)
+        return plan
 
 
 def _as_weak(value: Any) -> Any:
