@@ -98,7 +98,8 @@ class _Copy:
         return copied
 
     def _function(self, function: FunctionType) -> FunctionType:
-        closure = tuple(CellType() for _ in function.__closure__ or ())
+        cells = function.__closure__ or ()
+        closure = tuple([CellType() if self._anew or _may_change(c) else c for c in cells])
         scope = self._scope(function)
         twin = FunctionType(function.__code__, scope, function.__name__, None, closure or None)
         self._known[id(function)] = twin
@@ -106,8 +107,8 @@ class _Copy:
         twin.__kwdefaults__ = self.of(function.__kwdefaults__)
         twin.__qualname__ = function.__qualname__
         twin.__dict__.update(function.__dict__)
-        for new, old in zip(closure, function.__closure__ or (), strict=True):
-            if not _is_empty(old):
+        for new, old in zip(closure, cells, strict=True):
+            if new is not old and not _is_empty(old):
                 new.cell_contents = self.of(old.cell_contents)
         return twin
 
@@ -122,6 +123,12 @@ class _Copy:
         swapped = {name: self._swap(array) for name, array in arrays.items()}
         is_same = all(swapped[name] is array for name, array in arrays.items())
         return scope if is_same else {**scope, **swapped}
+
+
+def _may_change(cell: CellType) -> bool:
+    """Whether there may be something to exchange in a cell; a number is the function's own, which
+    may count."""
+    return not _is_empty(cell) and not isinstance(cell.cell_contents, (int, float, complex, str))
 
 
 def _is_empty(cell: CellType) -> bool:

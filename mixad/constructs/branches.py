@@ -12,8 +12,7 @@ from mixad.constructs.recorded_body import leaf_of, record_body, result_of, retu
 from mixad.constructs.switch_rule import Switch, run_switch
 from mixad.errors import TracerError
 from mixad.namespace.unknown_array import UnknownArray
-from mixad.tape.strand import NotRecordedError
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import NotRecordedError, plain
 
 __all__ = ["cond", "switch"]
 
@@ -31,7 +30,8 @@ def cond(
     pred : bool or array
         Whether ``true_fun`` is meant: without axes.
     true_fun, false_fun : callable
-        Of the operands; both return arrays of one structure, shape and dtype.
+        Of the operands.  Where they return other structures, shapes or dtypes, the loop around
+        runs in Python.
     *operands : array or pytree
         What they are given.  All traced values that they capture are differentiated, too.
 
@@ -43,8 +43,7 @@ def cond(
     Raises
     ------
     TracerError
-        If the predicate has axes, or the functions do not return the same structure, shapes and
-        dtypes inside the body of a loop.
+        If the predicate has axes.
 
     Examples
     --------
@@ -103,8 +102,9 @@ def _choose(
             "needed; numpy.where chooses element by element"
         )
     if not isinstance(index, UnknownArray):
-        at = min(max(int(index), 0), len(branches) - 1)
+        at = int(bool(index)) if name == "cond" else min(max(int(index), 0), len(branches) - 1)
         return branches[at](*operands)
+    index = index != 0 if name == "cond" else index
     leaves, structure = pytree.flatten(tuple(operands))
     given = [leaf_of(leaf, f"mixad.{name}: an operand") for leaf in leaves]
     inputs = list(map(result_of, given))
@@ -118,11 +118,7 @@ def _choose(
     for other in found[1:]:
         shapes = [[(r.shape, r.kind.type) for r in each.body.results] for each in (first, other)]
         if first.structure != other.structure or shapes[0] != shapes[1]:
-            raise TracerError(
-                f"mixad.{name}: the functions return different things, {_shown(first)} and "
-                f"{_shown(other)}: inside the body of a loop all must return the same structure, "
-                "shapes and dtypes"
-            )
+            raise NotRecordedError(f"mixad.{name} of functions that return different things")
     bodies = tuple([each.body for each in found])
     captured = [each.captured for each in found]
     choice = Switch(bodies, len(given), tuple(map(len, captured)))
@@ -134,9 +130,3 @@ def _choose(
 def _spread(branch: Callable[..., Any], structure: pytree.Structure) -> Callable[..., Any]:
     """Return a function of leaves."""
     return lambda *leaves: branch(*pytree.unflatten(structure, leaves))
-
-
-def _shown(recorded: Any) -> str:
-    results = recorded.body.results
-    shapes = [f"{result.kind.type} of shape {result.shape}" for result in results]
-    return f"{recorded.structure} with {', '.join(shapes) or 'no arrays'}"

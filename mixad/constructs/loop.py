@@ -22,6 +22,7 @@ from mixad.namespace.joining import concat
 from mixad.tape.body import Body
 from mixad.tape.native_steps import NativeSteps, Track
 from mixad.tape.node import Result, added
+from mixad.tape.opaque import followed
 from mixad.tape.operations import Static
 from mixad.tape.plan import Plan
 from mixad.tape.registers import as_register, of_register, own_array
@@ -58,7 +59,7 @@ class Loop(Static):
     is_alone : bool
         Whether there are no others: then the last step is not taken.
     room : int
-        How many carries may be kept for the derivative.
+        How many carries may be kept for the derivative, beside that of the step that is taken back.
     """
 
     body: Body
@@ -137,7 +138,8 @@ def run_loop(loop: Loop, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """
     if not any(isinstance(each, Tracer) for each in arguments):
         return _run(None, *arguments, loop=loop)
-    return apply_values_rule(_LOOP, *arguments, loop=loop)
+    values = apply_values_rule(_LOOP, *arguments, loop=loop)
+    return tuple([followed(v) if isinstance(v, Tracer) and v.state is None else v for v in values])
 
 
 # -- running ---------------------------------------------------------------------------------------
@@ -395,7 +397,7 @@ class _Backward:
         left = [(0, loop.length, list(carries), loop.room)]
         while left:
             first, last, begun, room = left.pop()
-            is_short = last - first <= max(room, 1)
+            is_short = last - first <= room + 1  # beside those that are kept there is the last
             middle = last if is_short else first + Schedule(room).advance(last - first)
             part = loop.part(
                 first, middle, kept=pullback.read if is_short else (), is_alone=is_short

@@ -18,6 +18,7 @@ from mixad.constructs.recorded_body import (
     RecordedBody,
     leaf_of,
     record_body,
+    record_twice,
     result_of,
     returned_leaf,
 )
@@ -202,7 +203,7 @@ def while_loop(
         carries = steps.promote(leaves, carries, [])
         inputs = list(_map(result_of, carries))
         recorded = steps.record_alike(inputs, [])
-        test = record_body(name, lambda *v: cond_fun(pytree.unflatten(structure, v)), inputs)
+        test = record_twice(name, lambda *v: cond_fun(pytree.unflatten(structure, v)), inputs)
     if recorded is not None and test is not None:
         _check_test(test)
         room = _room_for(name, inputs, memory)
@@ -257,35 +258,24 @@ class _Steps(NamedTuple):
 
     def record(self, carries: Sequence[Result], parts: Sequence[Result]) -> RecordedBody | None:
         """Return what a step does; None if that cannot be told for others."""
-        count = len(carries)
+        return record_body(self.name, self._call_of(len(carries)), [*carries, *parts])
+
+    def _call_of(self, count: int) -> Callable[..., Any]:
+        """Return a function of the leaves of a carry, so many, and of parts."""
 
         def call(*values: Any) -> Any:
-            pair = self.call(pytree.unflatten(self.structure, values[:count]), values[count:])
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise TracerError(
-                    f"mixad.{self.name}: the function must return a pair (carry, y), it returned a "
-                    f"{type(pair).__name__}: write None for y if there is none"
-                )
-            self._check_structure(pair[0])
-            return pair
+            return self.call(pytree.unflatten(self.structure, values[:count]), values[count:])
 
-        return record_body(self.name, call, [*carries, *parts])
+        return call
 
     def record_alike(
         self, carries: Sequence[Result], parts: Sequence[Result]
     ) -> RecordedBody | None:
         """Return what a step does; refuse what does something else when it is called again."""
-        found, again = self.record(carries, parts), self.record(carries, parts)
-        if found is None or again is None:
+        found = record_twice(self.name, self._call_of(len(carries)), [*carries, *parts])
+        if found is None:
             return None
-        if not found.is_alike(again):  # what is new may be recorded otherwise
-            found, again = again, self.record(carries, parts)
-        if again is None or not found.is_alike(again):
-            raise TracerError(
-                f"mixad.{self.name}: the function does something else when it is called again: it "
-                "is called once for all steps, so give it what changes (random numbers, a counter) "
-                "as xs or in the carry"
-            )
+        self._check_structure(found.structure)
         self._check_carries(carries, found.body.results)
         return found
 
@@ -307,14 +297,21 @@ class _Steps(NamedTuple):
         found = self.record(weak, parts)
         if found is None:
             return carries
+        self._check_structure(found.structure)
         results = zip(leaves, carries, found.body.results, are_numbers, strict=False)
         return [
             r.kind.library.asarray(leaf, r.kind.type, r.device) if is_number else carry
             for leaf, carry, r, is_number in results
         ]
 
-    def _check_structure(self, carry: Any) -> None:
-        own = pytree.flatten(carry)[1]
+    def _check_structure(self, returned: pytree.Structure) -> None:
+        """Refuse what is no pair of which the first is a carry of the same structure."""
+        if returned.kind is not tuple or len(returned.children) != 2:
+            raise TracerError(
+                f"mixad.{self.name}: the function must return a pair (carry, y), it returned "
+                f"{returned}: write None for y if there is none"
+            )
+        own = returned.children[0]
         if own is not self.structure and own != self.structure:
             raise TracerError(
                 f"mixad.{self.name}: the carry has the structure {self.structure}, the function "
@@ -372,7 +369,7 @@ def _loop(
             traced = [each for each in arguments if isinstance(each, Tracer)]
             room = _room(steps.name, recorded.body.results[: len(carries)], length, memory)
             is_reverse = any(level.is_reverse for each in traced for level in each.levels)
-            keeps = is_reverse and length <= room
+            keeps = is_reverse and length <= room + 1
             kept = carries_read(recorded.body, len(carries)) if keeps else ()
             loop = Loop(recorded.body, len(carries), len(xs), length, reverse, kept, False, room)
             values = run_loop(loop, arguments)[: len(recorded.body.results)]
@@ -406,6 +403,8 @@ def _length_of(name: str, xs: Sequence[Any], length: int | None) -> int:
     lengths = [int(x.shape[0]) for x in xs]
     if length is not None:
         lengths.append(_whole(name, "length", length))
+        if lengths[-1] < 0:
+            raise TracerError(f"mixad.{name}: length is {length}: there are 0 steps or more")
     if not lengths:
         raise TracerError(f"mixad.{name}: how many steps there are is not known: pass xs or length")
     if len(set(lengths)) > 1:
@@ -438,6 +437,11 @@ def _check_test(test: RecordedBody) -> None:
             f"mixad.while_loop: cond_fun gives {', '.join(shown) or 'nothing'}: it must give one "
             "bool, such as x > 0 or numpy.any(x > 0)"
         )
+    if test.is_constant:
+        raise TracerError(
+            "mixad.while_loop: what cond_fun gives does not depend on the value that is handed on: "
+            "so the loop would never end, or never begin"
+        )
 
 
 def _room(name: str, carries: Sequence[Result], length: int, memory: int | None) -> int:
@@ -449,7 +453,7 @@ def _room(name: str, carries: Sequence[Result], length: int, memory: int | None)
 def _room_for(
     name: str, carries: Sequence[Result], memory: int | None, length: int | None = None
 ) -> int:
-    """Return how many carries there is memory for; of a short loop all may be more."""
+    """Return how many carries there is memory for, beside one; of a short loop all may be more."""
     limit = LOOP_MEMORY.read() if memory is None else memory
     sizes = [int(np.prod(each.shape)) * each.kind.type.dtype.itemsize for each in carries]
     bytes_ = sum(sizes)
@@ -460,7 +464,7 @@ def _room_for(
             f"mixad.{name}: memory={limit} has no room for two carries, which take "
             f"{show_bytes(2 * bytes_)} ({2 * bytes_} bytes)"
         )
-    return int(limit // bytes_)
+    return int(limit // bytes_) - 1
 
 
 def _run_in_python(

@@ -14,21 +14,21 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.arrays import describe_array, is_array, is_number, library_of
 from mixad.call.closures import captured, substituted
-from mixad.errors import MixadError, TracerError
+from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.unknown_array import IndexedArrayError, UnknownArray
 from mixad.scalar.dtypes import element_type_of
-from mixad.tape.body import Body, came_into
+from mixad.tape.body import Body, are_made_alike, came_into
 from mixad.tape.cell import kind_of
 from mixad.tape.constant import unwrapped
 from mixad.tape.held import Held
 from mixad.tape.node import Result
 from mixad.tape.registers import array_like, have_same_bits
 from mixad.tape.states import State, initial_state
-from mixad.tape.strand import NotRecordedError, Strand
-from mixad.tape.tracer import Level, Tracer, plain
+from mixad.tape.strand import Strand
+from mixad.tape.tracer import Level, NotRecordedError, Tracer, plain, recording
 
-__all__ = ["RecordedBody", "leaf_of", "record_body", "result_of", "returned_leaf"]
+__all__ = ["RecordedBody", "leaf_of", "record_body", "record_twice", "result_of", "returned_leaf"]
 
 
 class RecordedBody(NamedTuple):
@@ -42,11 +42,14 @@ class RecordedBody(NamedTuple):
         That.
     structure : Structure
         Of what the function returns.
+    is_constant : bool
+        Whether that depends on no input.
     """
 
     body: Body
     captured: list[Any]
     structure: pytree.Structure
+    is_constant: bool
 
     def is_alike(self, other: RecordedBody) -> bool:
         """Whether another recording does the same with the same values."""
@@ -58,7 +61,7 @@ def leaf_of(value: Any, what: str) -> Any:
     value = unwrapped(value)
     if isinstance(value, Tracer) or (is_array(value) and not isinstance(value, np.generic)):
         return value
-    if is_number(value):
+    if is_number(value) or isinstance(value, np.generic):
         return np.asarray(value)
     raise TracerError(
         f"{what} contains a {type(value).__name__}: loops carry arrays and numbers; let the "
@@ -97,6 +100,8 @@ def record_body(
     inputs : sequence of Result
         What the inputs are.
     """
+    if not inputs:  # a strand has at least one
+        return _record(name, call, inputs, [np.zeros(())])
     try:
         return _record(name, call, inputs, [])
     except IndexedArrayError:  # an array that the function captures is indexed by what is unknown
@@ -104,6 +109,25 @@ def record_body(
         if not arrays:
             raise
         return _record(name, call, inputs, arrays)
+
+
+def record_twice(
+    name: str, call: Callable[..., Any], inputs: Sequence[Result]
+) -> RecordedBody | None:
+    """Return what a function does; refuse one that does something else when it is called again."""
+    found = record_body(name, call, inputs)
+    again = None if found is None else record_body(name, call, inputs)
+    if found is None or again is None:
+        return None
+    if not found.is_alike(again):  # what is new may be recorded otherwise
+        found, again = again, record_body(name, call, inputs)
+    if again is None or not found.is_alike(again):
+        raise TracerError(
+            f"mixad.{name}: the function does something else when it is called again: it is called "
+            "once for all steps, so give it what changes (random numbers, a counter) as xs or in "
+            "the carry"
+        )
+    return found
 
 
 def _record(
@@ -119,27 +143,35 @@ def _record(
         state = initial_state(key, states)
         strand = Strand(level, state, arrays, _no_node, ArrayTracer, _no_run)
         given = list(map(_given, strand.tracers_of_inputs()))
+        standing = given[len(inputs) :]
         if wholes:
-            standing = zip(wholes, given[len(inputs) :], strict=True)
-            call = substituted(call, {id(whole): value for whole, value in standing})
+            pairs = zip(wholes, standing, strict=True)
+            call = substituted(call, {id(whole): value for whole, value in pairs})
         try:
-            leaves, structure = pytree.flatten(call(*given[: len(inputs)]))
-            slots = [strand.slot_of(_returned(leaf, name)) for leaf in leaves]
-        except NotRecordedError:
-            return None
-        except MixadError:
-            raise
+            with recording(level):
+                leaves, structure = pytree.flatten(call(*given[: len(inputs)]))
         except Exception:  # of values that stand for others, or the user's: running it tells
+            leaves, structure = [], pytree.LEAF
+            strand.is_left = True
+        if strand.refusal is not None and not isinstance(strand.refusal, NotRecordedError):
+            raise strand.refusal  # whatever the function has made of it
+        is_written = any(value.slot != at for at, value in enumerate(standing, len(inputs)))
+        if strand.is_left or is_written or strand.refusal is not None:
+            strand.stop()
+            return None
+        leaves = [_returned(leaf, name) for leaf in leaves]
+        try:
+            slots = list(map(strand.slot_of, leaves))
+        except NotRecordedError:
             return None
         finally:
             strand.stop()
-        if strand.is_left:
-            return None
         body = Body.of_recording(strand, slots, ArrayTracer)
         came, _ = came_into(strand)
+        is_constant = all(slot >= len(inputs) and strand.made(slot) is None for slot in slots)
         others = list(map(_captured, list(came.values())[len(every) :]))
         strand.end()
-    return RecordedBody(body, [*wholes, *others], structure)
+    return RecordedBody(body, [*wholes, *others], structure, is_constant)
 
 
 def _given(tracer: Tracer) -> Any:
@@ -149,7 +181,7 @@ def _given(tracer: Tracer) -> Any:
 
 def _returned(leaf: Any, name: str) -> Any:
     leaf = leaf_of(leaf, f"mixad.{name}: what the function returns")
-    return leaf.source if type(leaf) is UnknownArray else leaf
+    return leaf.without_derivative() if type(leaf) is UnknownArray else leaf
 
 
 def _captured(value: Any) -> Any:
@@ -157,9 +189,11 @@ def _captured(value: Any) -> Any:
 
 
 def _are_same(one: Any, other: Any) -> bool:
-    """Whether two captured values are one, or arrays of the same elements."""
+    """Whether two captured values are one, or made alike, or arrays of the same elements."""
+    if isinstance(one, Tracer) and isinstance(other, Tracer):
+        return are_made_alike(one, other)
     if isinstance(one, Tracer) or isinstance(other, Tracer):
-        return isinstance(one, Tracer) and isinstance(other, Tracer)
+        return False
     return one is other or have_same_bits(one, other)
 
 

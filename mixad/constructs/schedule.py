@@ -38,7 +38,7 @@ class Schedule:
     def advance(self, steps: int) -> int:
         """Return after how many steps the next carries are kept: of more than one step."""
         r = self.repetitions(steps)
-        return max(_reach(self.room, r - 2), steps - _reach(self.room - 1, r), 1)
+        return min(_reach(self.room, r - 1), steps - _reach(self.room - 1, r - 1))
 
 
 def _reach(room: int, repetitions: int) -> int:

@@ -37,7 +37,7 @@ class WhileLoop(Static):
     tests : int
         How many values the test captures.
     room : int
-        How many carries may be kept for the derivative.
+        As of a `Loop`.
     """
 
     test: Body

@@ -46,7 +46,7 @@ from mixad.tape.memory import (
 from mixad.tape.node import Rule, apply_rule, common_library
 from mixad.tape.operations import call_of
 from mixad.tape.states import SMALL
-from mixad.tape.tracer import Tracer, check_alive, plain
+from mixad.tape.tracer import Tracer, check_alive, check_written, plain
 from mixad.tape.writing import Write, rebind, write
 
 __all__ = ["CHANGES_AT", "change_at", "replace", "setitem", "strand_of_write"]
@@ -67,6 +67,7 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
     The value is converted to the dtype of ``x``.  Of equal positions one is written last, as the
     library has it; errors are the library's own.
     """
+    check_written(x)
     if any(isinstance(plain(k), Tracer) for k in (key if isinstance(key, tuple) else (key,))):
         _write_at_unknown(x, key, value)
         return
@@ -246,6 +247,7 @@ def change_at(ufunc: Any, x: Tracer, key: Any, value: Any) -> None:
 
     Of equal positions all count.  Parameters and errors are those of `setitem`.
     """
+    check_written(x)
     key = _own_key(key)
     strand = strand_of_write(x, key, value)
     if strand is not None and x.shape:
@@ -263,6 +265,7 @@ def replace(x: Tracer, symbol: str, result: Tracer) -> Tracer:
 
     It must have the same shape, and a dtype that the library converts to that of ``x``.
     """
+    check_written(x)
     if result.shape != x.shape:
         written, hint = _write_of(symbol)
         raise KernelShapeError(

@@ -21,20 +21,35 @@ from mixad.namespace.elementwise import elementwise, is_operand
 from mixad.namespace.module import exchanged
 from mixad.tape.opaque import apply_opaque
 from mixad.tape.operations import Operation
-from mixad.tape.strand import NotRecordedError, Strand
+from mixad.tape.strand import Strand
+from mixad.tape.tracer import NotRecordedError
 
 __all__ = ["IndexedArrayError", "UnknownArray"]
 
 _Method = Callable[[Any, Any], Any]
 
 
+def _fits(value: UnknownArray, other: Any) -> bool:
+    """Whether a number of Python beside whole numbers is one of their type."""
+    if type(other) not in (int, float, bool) or value.kind.type.is_inexact:
+        return True
+    dtype = value.kind.type.dtype
+    if type(other) is not int or dtype.kind not in "iu":
+        return False
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= other <= limits.max)
+
+
 def _tested(op: str) -> _Method:
     """Return an operator that is a kernel for all elements, and has no derivative."""
     operation = Operation(partial(elementwise, op))
+    compute = getattr(operator, {"and": "and_", "or": "or_"}.get(op, op))
 
     def method(self: Any, other: Any) -> Any:
         if not is_operand(other):
             return NotImplemented
+        if not _fits(self, other):
+            return self.call(compute, (self, other), {})
         found = self.strand.applied(operation, (self.source, _source(other)))
         return UnknownArray.of(found)
 
@@ -49,7 +64,8 @@ def _computed(op: str, compute: _Method, *, is_reflected: bool = False) -> _Meth
         if not is_operand(other):
             return NotImplemented
         operands = (other, self) if is_reflected else (self, other)
-        if not (_has_derivative(operands) or (op in _EXACT and _are_numbers(operands))):
+        is_exact = op in _EXACT and _are_numbers(operands) and _fits(self, other)
+        if not (_has_derivative(operands) or is_exact):
             return self.call(compute, operands, {})
         given = tuple([o.without_derivative() if type(o) is UnknownArray else o for o in operands])
         found = self.strand.applied(operation, given)
@@ -69,11 +85,14 @@ class UnknownArray(ArrayTracer):
     ----------
     source : ArrayTracer
         The traced value.
+    is_alone : bool
+        Whether it is no part of another one, and has none.
     """
 
-    __slots__ = ("source",)
+    __slots__ = ("is_alone", "source")
     source: ArrayTracer
     strand: Strand
+    is_alone: bool
 
     @classmethod
     def of(cls, tracer: Any) -> UnknownArray:
@@ -82,7 +101,7 @@ class UnknownArray(ArrayTracer):
             return tracer
         found: UnknownArray = object.__new__(cls)
         found.strand, found.slot, found.state = tracer.strand, tracer.slot, tracer.state
-        found.source = tracer
+        found.source, found.is_alone = tracer, True
         return found
 
     def without_derivative(self) -> Any:
@@ -118,11 +137,33 @@ class UnknownArray(ArrayTracer):
         return UnknownArray.of(self.strand.applied(_INVERTED, (self.source,)))
 
     def __getitem__(self, key: Any) -> Any:
-        return self.call(operator.getitem, (self, key), {})
+        return self._part(self.call(operator.getitem, (self, key), {}))
+
+    def _part(self, found: Any) -> Any:
+        """Return what may share memory with this, which is not written to from now on."""
+        self.is_alone = False
+        if type(found) is UnknownArray:
+            found.is_alone = False
+        return found
+
+    def __pow__(self, other: Any) -> Any:
+        if _has_derivative((other,)):
+            return self.without_derivative() ** other
+        return self.call(operator.pow, (self, other), {})
+
+    def __rpow__(self, other: Any) -> Any:
+        if _has_derivative((other,)):
+            return other ** self.without_derivative()
+        return self.call(operator.pow, (other, self), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if _has_derivative((value,)):
             raise self._leak("writing it to an array of whole numbers", "make the array of floats")
+        if not self.is_alone:
+            raise TracerError(
+                "an array of whole numbers or flags is written to in the body of a loop, of which "
+                "there are views: write to a copy, n = n * 1; n[i] = k"
+            )
         found = self.call(_with_item, (self, key, value), {})
         self.slot, self.state, self.source = found.slot, found.state, found.source
 
@@ -141,6 +182,7 @@ class UnknownArray(ArrayTracer):
         return self.call(ufunc if is_call else getattr(ufunc, method), operands, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        self.is_alone &= function not in _OF_VIEWS
         if function in OF_SHAPES or _has_derivative((args, kwargs)):
             return ArrayTracer.__array_function__(self.source, function, types, args, kwargs)
         return self.call(function, args, kwargs)
@@ -161,11 +203,12 @@ class UnknownArray(ArrayTracer):
         if name.startswith("__") or not hasattr(_array_like(self), name):
             return super().__getattr__(name)
         if not callable(getattr(_array_like(self), name)):
-            return self.call(operator.attrgetter(name), (self,), {})
+            return self._part(self.call(operator.attrgetter(name), (self,), {}))
         return partial(self._call_method, name)
 
     def _call_method(self, name: str, *args: Any, **options: Any) -> Any:
-        return self.call(_method, (name, self, *args), options)
+        found = self.call(_method, (name, self, *args), options)
+        return self._part(found) if name in _VIEWS else found
 
     def call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -194,7 +237,7 @@ class UnknownArray(ArrayTracer):
     @property
     def T(self) -> Any:  # noqa: N802
         """The elements with axes in reverse order."""
-        return self.call(np.transpose, (self,), {})
+        return self._part(self.call(np.transpose, (self,), {}))
 
     def __bool__(self) -> bool:
         raise self._unknown("bool()", "write mixad.cond(predicate, f, g, x), numpy.where, or")
@@ -215,7 +258,9 @@ class UnknownArray(ArrayTracer):
         """Return why a plain array cannot be indexed: it may be one that the body captures."""
         instead = "pass an array that is indexed in xs or in the carry, or write"
         error = self._unknown(what, instead, 3)
-        return error if isinstance(error, NotRecordedError) else IndexedArrayError(str(error))
+        if not isinstance(error, NotRecordedError):
+            error = self.strand.refusal = IndexedArrayError(str(error))
+        return error
 
     def __iter__(self) -> Any:
         if not self.shape:
@@ -231,12 +276,14 @@ class UnknownArray(ArrayTracer):
         while frame is not None and frame.f_globals["__name__"] in _ASKED:
             frame = frame.f_back  # type: ignore[assignment]
         if frame is not None and frame.f_globals["__name__"].split(".")[0] in _LIBRARIES:
-            return NotRecordedError(f"{what} of a value in the body of a loop")
-        return TracerError(
+            self.strand.refusal = NotRecordedError(f"{what} of a value in the body of a loop")
+            return self.strand.refusal
+        self.strand.refusal = TracerError(
             f"{what} of a value that another step of the loop computes anew: the body is recorded "
             f"once, so {instead} a function decorated with @mixad.broadcast; mixad.while_loop runs "
             "for as long as a predicate holds"
         )
+        return self.strand.refusal
 
 
 def _source(value: Any) -> Any:
@@ -295,6 +342,18 @@ _TESTS = {
     }.items()
 }  # fmt: skip
 """Ufuncs that give booleans, as what is recorded of them."""
+
+_OF_VIEWS = frozenset(
+    {
+        *(np.reshape, np.ravel, np.transpose, np.squeeze, np.swapaxes, np.moveaxis, np.diagonal),
+        *(np.expand_dims, np.broadcast_to, np.split, np.array_split, np.atleast_1d, np.flip),
+        *(np.rollaxis, np.atleast_2d, np.rot90, np.fliplr, np.flipud, np.vsplit, np.hsplit),
+    }
+)
+"""Functions whose results may share memory."""
+
+_VIEWS = frozenset("reshape view ravel transpose squeeze swapaxes diagonal".split())
+"""Methods whose results may share memory."""
 
 _EXACT = frozenset({"add", "sub", "mul"})
 """Operators that kernels have of all numbers."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mixad.backends.arrays import Library, describe_array
+from mixad.backends.arrays import Library, describe_array, device_key
 from mixad.tape.cell import Cell
 from mixad.tape.journal import Journal
 from mixad.tape.making import make_together
@@ -22,7 +22,7 @@ from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import plan_of
 from mixad.tape.tracer import Level, Origin, Tracer, journal_of
 
-__all__ = ["Body", "came_into", "enter", "perform"]
+__all__ = ["Body", "are_made_alike", "came_into", "enter", "perform"]
 
 Steps: TypeAlias = Iterable[tuple[Any, Operation, Sequence[Any]]]
 """What is done: the place of each result, the operation, and the places of its operands."""
@@ -62,6 +62,63 @@ def enter(value: Any, level: Level, kind: type[Tracer], *, weak: bool = False) -
         return array_as(kind(value.cell, origin), value)
     cell = Cell.of(value, level.check, weak=weak)
     return kind(cell, Origin(InputNode(level, None), 0, alone))
+
+
+def are_made_alike(one: Tracer, other: Tracer) -> bool:
+    """Whether two traced values are one, or come of the same operations on the same values."""
+    if one.state is not None and other.state is not None and one.strand is other.strand:
+        assert one.strand is not None
+        return _are_slots_alike(one.strand, one.slot, other.slot)
+    if one.state is not None or other.state is not None:
+        return False
+    return one.cell is other.cell or _are_nodes_alike(one.origin, other.origin)
+
+
+def _are_slots_alike(strand: Strand, one: int, other: int) -> bool:
+    """Whether two values of a strand come of the same operations on the same values."""
+    left = [(one, other)]
+    while left:
+        one, other = left.pop()
+        if one == other:
+            continue
+        first, second = strand.made(one), strand.made(other)
+        if first is None and second is None:
+            if not _came_in_alike(strand.values[one], strand.values[other]):
+                return False
+            continue
+        if first is None or second is None or first[0] is not second[0]:
+            return False
+        if strand.values[one].place != strand.values[other].place:
+            return False
+        left += zip(first[1], second[1], strict=True)
+    return True
+
+
+def _came_in_alike(one: Any, other: Any) -> bool:
+    """Whether two values that came into a strand are one, or the same number."""
+    if isinstance(one, Tracer) and isinstance(other, Tracer):
+        return are_made_alike(one, other)
+    if type(one) in NUMBERS:
+        return type(one) is type(other) and _bits(one) == _bits(other)
+    return one is other
+
+
+def _are_nodes_alike(one: Origin, other: Origin) -> bool:
+    """Whether two values come of nodes that do the same to the same values."""
+    left: list[tuple[Origin | None, Origin | None]] = [(one, other)]
+    while left:
+        first, second = left.pop()
+        if first is second or (first and second and first[:2] == second[:2]):
+            continue
+        if first is None or second is None or first.output != second.output:
+            return False
+        does = [
+            getattr(o.node, "call", None) or getattr(o.node, "rule", None) for o in (first, second)
+        ]
+        if does[0] is None or does[0] is not does[1]:
+            return False
+        left += zip(first.node.parents, second.node.parents, strict=True)
+    return True
 
 
 class Body(Static):
@@ -112,7 +169,9 @@ class Body(Static):
         """
         came, numbers = came_into(strand)
         told = tuple([(slot, type(v), _bits(v)) for slot, v in numbers.items()])
-        key = cls, tuple(outputs), told
+        results = [strand.result(slot) for slot in outputs]
+        given = [(r.shape, r.kind, device_key(r.device)) for r in results]  # some just came in
+        key = cls, tuple(outputs), tuple(given), tuple(came), told
         found: Body | None = strand.state.plans.get(key)
         if found is None:
             steps, slots = list(strand.steps()), list(came)
@@ -124,7 +183,7 @@ class Body(Static):
                 perform(steps, done)
                 return [done[slot] for slot in outputs]
 
-            found = cls(strand.level.name, compute, [strand.result(s) for s in outputs], kind)
+            found = cls(strand.level.name, compute, results, kind)
             strand.state.keep(key, found)
         return found
 

@@ -569,7 +569,11 @@ class Journal:
             if not self.is_static and any(map(_has_arrays, static.values())):
                 raise _UnknownSourceError
             registers = tuple([self._argument(a) for a in arguments])
-            results = tuple(map(self.register, cells))
+            made = tuple(cells)
+            results = tuple(map(self.register, made))
+            for cell, register in zip(made, results, strict=True):
+                if cell.pending is None and not cell.type.is_inexact:  # others read it as it is
+                    self._known[id(cell.array)] = cell.array, register
             self.entries.append(Evaluated(rule, static, registers, results))
 
     def derived(self, rule: Rule, static: Mapping[str, Any], argument: Any, array: Any) -> None:

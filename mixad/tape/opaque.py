@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from mixad.backends.arrays import as_array, is_array
+from mixad.backends.arrays import as_array, is_array, library_of
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
 from mixad.tape.node import ConstantNode, Result
 from mixad.tape.operations import container_of, results_of
 from mixad.tape.registers import may_share_memory, own_array
 from mixad.tape.tracer import (
+    NotRecordedError,
     Origin,
     Tracer,
     bodies_among,
@@ -26,8 +28,8 @@ __all__ = ["apply_opaque", "followed"]
 
 
 def followed(output: Tracer) -> Any:
-    """Return an output of a kernel: one of floats as it is, others without a derivative."""
-    if output.cell.type.is_float:
+    """Return an output as it is used: what is no float has no derivative."""
+    if output.cell.type.is_inexact:
         return output
     bodies = bodies_among(output.origin.levels)
     if not bodies:
@@ -76,6 +78,8 @@ def apply_opaque(
         # A view of what is given would be one of what another step overwrites.
         return tuple([_own(value, arrays) for value in found])
 
+    if any(level.foresees for level in levels):
+        _check_shapes(call, list(map(elements_of, operands)), shapes)
     cells = tuple([Cell.of(value, "off") for value in values])
     journal = journal_of(levels)
     if journal is not None:
@@ -86,6 +90,38 @@ def apply_opaque(
     node = ConstantNode(*[Result(cell.shape, cell.kind, cell.device) for cell in cells])
     results = [type(tracers[0])(c, Origin(node, k, levels)) for k, c in enumerate(cells)]
     return results[0] if container is None else container(results)
+
+
+def _check_shapes(
+    call: Callable[[Iterable[Any]], Any], arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
+) -> None:
+    """Leave the body of a loop if the shapes that a function gives depend on elements.
+
+    It is tried with other flags, and with numbers of which no two are equal.
+    """
+    for others in (list(map(_all_true, arrays)), list(map(_distinct, arrays))):
+        try:
+            found = [tuple(as_array(value).shape) for value in results_of(call(others))]
+        except Exception:  # such as an index that is outside: each step is told
+            continue
+        if found != shapes:
+            raise NotRecordedError("shapes that depend on elements")
+
+
+def _all_true(array: Any) -> Any:
+    """Return flags that are set in place of an array of flags; others as they are."""
+    is_flags = str(getattr(array, "dtype", "")).endswith("bool")
+    return library_of(array).xp.ones_like(array) if is_flags else array
+
+
+def _distinct(array: Any) -> Any:
+    """Return numbers that differ in place of an array of numbers; flags as they are."""
+    dtype = getattr(array, "dtype", None)
+    if dtype is None or not array.shape or str(dtype).endswith("bool"):
+        return array
+    xp = library_of(array).xp
+    numbers = xp.arange(math.prod(array.shape), device=getattr(array, "device", None))
+    return xp.reshape(xp.astype(numbers, dtype), tuple(array.shape))
 
 
 _OPERAND = object()

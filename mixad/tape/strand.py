@@ -49,13 +49,20 @@ from mixad.tape.operations import (
 from mixad.tape.registers import array_like
 from mixad.tape.replay import Replay
 from mixad.tape.states import SeenSlot, State, initial_state
-from mixad.tape.tracer import Level, Tracer, check_alive, check_levels, plain
+from mixad.tape.tracer import (
+    Level,
+    NotRecordedError,
+    Tracer,
+    check_alive,
+    check_levels,
+    plain,
+)
 from mixad.tape.values_rule import ValuesNode
 
 if TYPE_CHECKING:
     from mixad.tape.segments import Run
 
-__all__ = ["Computed", "NotRecordedError", "Strand"]
+__all__ = ["Computed", "Strand"]
 
 _MAX_SLOTS = 4096
 """Values of a segment, if it does not end before; what follows is recorded on nodes."""
@@ -73,10 +80,6 @@ _LONE = next(map(getrefcount, [object()]))
 
 _NOTHING: dict[Any, State] = {}
 """What is known to follow while operations are done on nodes."""
-
-
-class NotRecordedError(TracerError):
-    """The body of a loop does what is not known to give the same operations for other values."""
 
 
 class Computed(Protocol):
@@ -137,6 +140,8 @@ class Strand:
         By the slot of a view that no operation tells, that of what it is a view of.
     run : Computed or None
         What has computed segments, once a value was looked at.
+    refusal : TracerError or None
+        Of the body of a loop, why Python was not told an element that it asked for.
     """
 
     is_flat = True
@@ -147,6 +152,7 @@ class Strand:
     _most = _MIN_TRACERS
     _replay: Replay | None = None
     run: Computed | None = None
+    refusal: TracerError | None = None
 
     def __init__(
         self,
@@ -653,7 +659,8 @@ class Strand:
 
         It is one of the strand, or a constant that shares no memory.
         """
-        if isinstance(value, Tracer) and not self.is_recording(value):
+        is_known = self._is_body or not isinstance(value, Tracer) or self.is_recording(value)
+        if not is_known:
             return False
         if tracer.strand is None:
             is_alone = is_constant(tracer) and tracer.sharing is None and bool(tracer.shape)

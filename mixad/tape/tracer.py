@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -37,12 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Level",
+    "NotRecordedError",
     "Origin",
     "Tracer",
     "bodies_among",
     "check_alive",
     "check_levels",
     "check_mode",
+    "check_written",
     "elements_of",
     "is_in_body",
     "journal_of",
@@ -52,13 +54,17 @@ __all__ = [
     "locked",
     "looked_at",
     "may_differentiate_twice",
-
     "outside",
     "plain",
+    "recording",
     "strand_of",
     "stripped",
     "warn",
 ]  # fmt: skip
+
+
+class NotRecordedError(TracerError):
+    """The body of a loop does what is not known to be the same operations for other values."""
 
 
 class Level:
@@ -360,6 +366,36 @@ def strand_of(arguments: Iterable[Any]) -> Strand | None:
 def bodies_among(levels: frozenset[Level]) -> frozenset[Level]:
     """Return the levels that record bodies of loops: a value without derivative has these alone."""
     return frozenset([level for level in levels if level.unknown is not None])
+
+
+class _Recording(threading.local):
+    """The body of a loop that this thread records."""
+
+    level: Level | None = None
+
+
+_recording = _Recording()
+
+
+@contextmanager
+def recording(level: Level) -> Iterator[None]:
+    """Let values from outside of the body of a loop not be written to: it is called once."""
+    before, _recording.level = _recording.level, level
+    try:
+        yield
+    finally:
+        _recording.level = before
+
+
+def check_written(tracer: Tracer) -> None:
+    """Raise if the body of a loop that is recorded writes to a value from outside of it."""
+    level = _recording.level
+    numbers = [each.number for each in tracer.levels] if level is not None else []
+    if level is not None and numbers and max(numbers) < level.number:
+        raise TracerError(
+            "the body of a loop writes to an array that it captures: carry the array, write to a "
+            "copy of it (out = out * 1; out[i] = y) and return that"
+        )
 
 
 def is_in_body(values: Iterable[Any]) -> bool:

@@ -18,6 +18,7 @@ from mixad.tape.tracer import (
     Level,
     Origin,
     Tracer,
+    bodies_among,
     check_mode,
     elements_of,
     journal_of,
@@ -201,8 +202,16 @@ class ValuesNode:
 
     def _outside(self, level: Level) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Return the values and the arguments as transforms around a level see them."""
-        values = tuple(stripped(self.traced(k), level) for k in range(len(self.cells)))
+        values = tuple(_followed(stripped(self.traced(k), level)) for k in range(len(self.cells)))
         return values, tuple(stripped(a, level) for a in self.arguments)
+
+
+def _followed(value: Any) -> Any:
+    """Return a value; what is no float has no derivative."""
+    if not isinstance(value, Tracer) or value.cell.type.is_inexact:
+        return value
+    bodies = bodies_among(value.origin.levels)
+    return type(value)(value.cell, value.origin._replace(levels=bodies)) if bodies else plain(value)
 
 
 def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple[Any, ...]:

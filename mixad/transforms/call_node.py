@@ -27,9 +27,10 @@ from mixad.tape.memory import array_as
 from mixad.tape.node import Cotangents, InputNode, Result
 from mixad.tape.operations import Called, Operation, results_of
 from mixad.tape.registers import as_register, bits_of, of_register, own_array
-from mixad.tape.strand import NotRecordedError, Strand
+from mixad.tape.strand import Strand
 from mixad.tape.tracer import (
     Level,
+    NotRecordedError,
     Origin,
     Tracer,
     check_mode,

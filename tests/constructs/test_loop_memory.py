@@ -79,9 +79,9 @@ def test_as_many_steps_run_again_as_the_formula_says(room, monkeypatch):
     def run(memory):
         return mixad.grad(lambda rate: logistic(rate, steps, memory))(2.7)
 
-    run(room * CARRY), run(room * CARRY)  # the second is run by a plan
+    run((room + 1) * CARRY), run((room + 1) * CARRY)  # the second is run by a plan
     monkeypatch.setattr(loops.Step, "__call__", counted)
-    run(room * CARRY)
+    run((room + 1) * CARRY)
     primal, pullback = steps, steps
     assert len(taken) == primal + Schedule(room).steps_again(steps) + pullback
 

@@ -339,9 +339,105 @@ def test_random_bodies(names, steps, reverse):
         close(one, other, 1e-11)
 
 
+XS = np.array([3.0, 1.5, 2.0])
+
+
+def test_what_is_returned_as_it_is_captured_is_told_by_type_and_shape():
+    for value in (1, 0.5, True, np.ones(2), np.ones((2, 2), np.float32)):
+        carry, ys = mixad.scan(lambda c, x, value=value: (c + x, value), 0.0, XS)
+        assert carry == 6.5
+        assert ys.dtype == np.asarray(value).dtype
+        assert ys.tolist() == [np.asarray(value).tolist()] * 3
+
+
+def test_what_is_stopped_and_returned_has_no_derivative():
+    stopped = mixad.grad(lambda a: mixad.fori_loop(0, 2, lambda i, c: mixad.stop_gradient(c), a))
+    assert stopped(1.5) == 0.0
+    ys = mixad.grad(lambda xs: mixad.map(mixad.stop_gradient, xs).sum())
+    assert ys(XS).tolist() == [0.0] * 3
+
+
+def test_a_body_that_writes_to_what_it_captures_writes_in_each_step():
+    seen = np.zeros(3)
+
+    def noting(i, c):
+        seen[i] = c
+        return c + 1.0
+
+    assert mixad.fori_loop(0, 3, noting, 1.0) == 4.0
+    assert seen.tolist() == [1.0, 2.0, 3.0]
+
+    def loss(w):
+        o = w * 1.0
+        mixad.fori_loop(0, 3, lambda i, z: (o.__imul__(2.0), z)[1], w[0])
+        return (o * o).sum()
+
+    value, g = mixad.value_and_grad(loss)(np.array([1.5, 2.0]))
+    assert value == 400.0
+    assert g.tolist() == [192.0, 256.0]
+
+
+def test_views_of_whole_numbers_are_written_through():
+    def body(n):
+        n = n * 1
+        v = n[1:]
+        v[0] = 7
+        return n
+
+    assert mixad.map(body, np.array([[1, 2, 3], [4, 5, 6]])).tolist() == [[1, 7, 3], [4, 7, 6]]
+
+
+def test_whole_numbers_are_numpys():
+    assert mixad.map(lambda n: n**2.0, np.array([2**40])).tolist() == [2.0**80]
+    assert mixad.map(lambda n: n >= 256, np.array([3, 200], np.uint8)).tolist() == [False, False]
+    assert mixad.map(lambda n: n < 300, np.array([3, 100], np.int8)).tolist() == [True, True]
+    with pytest.raises(OverflowError):
+        mixad.map(lambda n: n + 300, np.array([3], np.int8))
+
+
+def test_second_derivatives_beside_whole_numbers_and_flags():
+    def cubed(x):
+        def step(s, _):
+            return ((np.where(s[2], s[0] * s[0], s[0]), s[1] + 1, s[0] > 0.0), None)
+
+        return mixad.scan(step, (x, 0, True), length=3)[0][0]
+
+    assert mixad.grad(mixad.grad(cubed))(1.5) == pytest.approx(56 * 1.5**6)
+    assert mixad.hvp(cubed, (1.5,), (1.0,)) == pytest.approx(56 * 1.5**6)
+
+
+def test_loops_without_carries_or_parts():
+    assert mixad.scan(lambda c, x: (c, 1.0), None, length=3)[1].tolist() == [1.0] * 3
+
+
+def test_scalars_of_numpy_are_carried():
+    assert mixad.scan(lambda c, x: (c + x, c), XS.sum(), XS)[0] == 13.0
+
+
+def test_traced_values_are_written_to_a_copy():
+    def filled(w):
+        def body(i, c):
+            out = c * 1.0
+            out[i] = w[0]
+            out[0] = w[1]
+            return out
+
+        return mixad.fori_loop(0, 3, body, np.zeros(3)).sum()
+
+    assert mixad.grad(filled)(np.array([2.0, 3.0])).tolist() == [2.0, 1.0]
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 CALLS = []
+OTHERS = iter(range(100))
+
+
+def caught(c):
+    try:
+        return c * float(c[0] > 0.0)
+    except TypeError:
+        return c
 
 
 def counting(c, x):
@@ -360,6 +456,8 @@ REFUSED = {
     "random numbers": (lambda c, x: (c * np.random.rand(2), x), "something else"),
     "a counter": (counting, "something else"),
     "text": (lambda c, x: ("text", x), "str"),
+    "a refusal that is caught": (lambda c, x: (caught(c), x), r"float\(\)"),
+    "another cell each time": (lambda c, x: (c * next(OTHERS), x), "something else"),
 }
 
 
@@ -388,7 +486,17 @@ def test_arguments_that_do_not_fit():
         mixad.scan(f, 0.0, np.ones(3), unroll=2)
 
 
-def test_what_shapes_depend_on_elements_is_refused_in_the_step_that_differs():
-    xs = np.array([[1.0, 1.0], [1.0, -1.0]])
-    with pytest.raises(TracerError, match="other shapes"):
-        mixad.scan(lambda c, x: (c + c[x > 0.0].sum(), None), np.zeros(2), xs)
+SHAPED = {
+    "a selection": lambda n: n + n[n > 1.0].sum(),
+    "its size": lambda n: n * n[n > 1.0].size,
+    "its places": lambda n: n * len(np.flatnonzero(n > 1.0)),
+    "different ones": lambda n: n * np.unique(n).size,
+    "a test of it": lambda n: -n if n[n < 0.0].size else n,
+}
+
+
+@pytest.mark.parametrize("name", SHAPED)
+def test_what_has_shapes_that_depend_on_elements_runs_in_python(name):
+    xs = np.array([[1.0, 2.0], [-1.0, 1.0], [3.0, 3.0]])
+    expected = np.stack([SHAPED[name](x) for x in xs])
+    assert mixad.map(SHAPED[name], xs).tolist() == expected.tolist()

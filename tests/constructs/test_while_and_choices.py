@@ -127,12 +127,17 @@ def test_elsewhere_a_choice_is_an_if():
     assert mixad.grad(lambda x: mixad.cond(x > 0.0, lambda x: x * x, lambda x: -x, x))(3.0) == 6.0
 
 
-def test_what_cannot_be_chosen_from():
-    def different(c, x):
-        return mixad.cond(c[0] > x, lambda c: c, lambda c: c[:1], c)
+def test_functions_that_return_different_things_are_chosen_by_python():
+    f = mixad.scan(lambda c, x: (c * mixad.cond(x > 2.0, lambda: 2, lambda: 3.0), None), 1.0, XS)
+    assert f[0] == 18.0
+    picked = mixad.map(lambda x: mixad.cond(x > 0.0, lambda x: x, lambda x: x[None], x).sum(), XS)
+    assert picked.tolist() == XS.tolist()
 
-    with pytest.raises(TracerError, match="return different things"):
-        mixad.scan(lambda c, x: (different(c, x), None), np.ones(2), np.ones(3))
+
+XS = np.array([3.0, 1.5, 2.0])
+
+
+def test_what_cannot_be_chosen_from():
     with pytest.raises(TracerError, match="one number is needed"):
         mixad.cond(np.array([True, False]), lambda: 1.0, lambda: 2.0)
     with pytest.raises(TracerError, match="no branches"):
@@ -141,3 +146,5 @@ def test_what_cannot_be_chosen_from():
         mixad.while_loop(lambda x: x, lambda x: x, 1.0)
     with pytest.raises(TracerError, match="no carry"):
         mixad.while_loop(lambda x: True, lambda x: x, None)
+    with pytest.raises(TracerError, match="does not depend"):
+        mixad.while_loop(lambda x: np.True_, lambda x: x, 1.0)
