@@ -108,6 +108,8 @@ class Audit:
     def _stored_and_summed(self, results: Sequence[Any]) -> Iterator[tuple[OutputRequest, Any]]:
         """Yield what was asked for with its results; what is side by side one after the other."""
         for request, result in zip(self.requests, results, strict=True):
+            if self.passes[request.pass_index].accumulator(request.result) is not None:
+                continue  # no element has a value of its own
             if not request.side_by_side:
                 yield request, result
             for place, source in enumerate(request.side_by_side):

@@ -12,8 +12,8 @@ from mixad.kernel.plan import Layout
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
 
-__all__ = ["check_arguments", "check_types", "check_writes", "declares_beside", "declares_parts",
-           "one_place"]  # fmt: skip
+__all__ = ["check_arguments", "check_types", "check_writes", "declares_accumulation",
+           "declares_beside", "declares_parts", "one_place"]  # fmt: skip
 
 
 def check_arguments(program: Program, arguments: Sequence[Any]) -> None:
@@ -37,7 +37,10 @@ def check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
 
 
 def check_writes(
-    backend: Backend, requests: Sequence[OutputRequest], faults: Mapping[str, str]
+    backend: Backend,
+    passes: Sequence[Program],
+    requests: Sequence[OutputRequest],
+    faults: Mapping[str, str],
 ) -> None:
     """Refuse outputs that a backend's kernels do not know of: they would write something else."""
     because = "".join(f"; it serves because {reason}" for reason in faults.values())
@@ -45,6 +48,16 @@ def check_writes(
         raise BackendError(
             f"the backend {backend.name!r} does not write parts of larger arrays{because}"
         )
+    if not declares_accumulation(backend):
+        for r in requests:
+            added = passes[r.pass_index].accumulator(r.result)
+            if added is not None:
+                name = added.name
+                raise BackendError(
+                    f"{passes[0].name}: the backend {backend.name!r} does not compute the gradient "
+                    f"of the array {name!r}, which is read by index{because}: index before the "
+                    f"call, {name}[i] with an array i, or use the backend 'cpu'"
+                )
     if any(r.beside for r in requests) and not declares_beside(backend):
         raise BackendError(
             f"the backend {backend.name!r} does not store results side by side{because}"
@@ -59,6 +72,11 @@ def declares_parts(backend: Backend) -> bool:
 def declares_beside(backend: Backend) -> bool:
     """Whether a backend says that its kernels store results side by side."""
     return bool(getattr(backend, "stores_beside", False))
+
+
+def declares_accumulation(backend: Backend) -> bool:
+    """Whether a backend says that its kernels add to arrays at computed indices."""
+    return bool(getattr(backend, "accumulates", False))
 
 
 def one_place(arrays: Sequence[Any]) -> tuple[Library, str]:

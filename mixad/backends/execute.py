@@ -67,7 +67,8 @@ from mixad.kernel.plan import DEFAULT_CACHE_BYTES, plan
 from mixad.kernel.rolls import Shifts, plan_rolled
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.kernel.tiling import CPU_TILING
-from mixad.scalar.ir import Program
+from mixad.scalar.ir import Const, Program
+from mixad.scalar.simplify import without_dead_code
 
 if TYPE_CHECKING:
     from mixad.backends.audit import Audit
@@ -155,7 +156,7 @@ class Kernel:
     """
 
     def __init__(self, passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> None:
-        self.passes = passes
+        self.passes = passes = _without_sums(passes, requests)
         self.requests = requests
         self._dtypes = _dtypes(passes, requests)
         self._is_array = tuple(p.kind != "uniform" for p in passes[0].params)
@@ -198,11 +199,16 @@ class Kernel:
         """Return the error that names the first element that reads outside, and its line."""
         shapes = [a.shape if hasattr(a, "shape") else () for a in arguments]
         shape = broadcast_shape(self.passes[0], shapes)
-        for program in self.passes:
-            outputs = tuple(OutputRequest(0, i) for i in range(len(program.outputs)))
+        for at, program in enumerate(self.passes):
+            shapes_of = {r.result: r.shape for r in self.requests if r.pass_index == at}
+            outputs = tuple(
+                OutputRequest(0, i, None if program.accumulator(i) is None else shapes_of[i])
+                for i in range(len(program.outputs))
+            )
             raises = partial(_reads_outside, kernel_for((program,), outputs), backend)
             if raises(arguments):
-                return located(program, arguments, shape, raises)
+                accumulators = [r.shape or () for r in outputs if program.accumulator(r.result)]
+                return located(program, arguments, accumulators, shape, raises)
         return None
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
@@ -261,7 +267,8 @@ class Kernel:
         shifts : sequence of (tuple of int or None)
             How far the elements of each are moved on along its axes.
         """
-        if AUDIT.read() or any(p.kind == "array" for p in self.passes[0].params):
+        indexes = any(p.kind == "array" for p in self.passes[0].params)
+        if AUDIT.read() or indexes or any(p.accumulators for p in self.passes):
             return None
         library, device = one_place(self._arrays(arguments))
         chosen = self._preferred(library.name, device)
@@ -349,7 +356,7 @@ class Kernel:
             if backend
             else self._preferred(library.name, device)
         )
-        check_writes(chosen, self.requests, self._faults)
+        check_writes(chosen, self.passes, self.requests, self._faults)
         if backend is None and not registry.compiles(chosen.name):
             warn_if_large(math.prod(shape), library.name, device)
         cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
@@ -406,6 +413,24 @@ def _stored(backend: str, program: Program, arguments: Sequence[Any]) -> tuple[A
     """Run a program on a backend, without an audit, and store all its outputs."""
     requests = tuple(OutputRequest(0, k) for k in range(len(program.outputs)))
     return kernel_for((program,), requests).prepared(arguments, backend).run(arguments)
+
+
+def _without_sums(
+    passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]
+) -> tuple[Program, ...]:
+    """Return programs that add only to the accumulators that are wanted."""
+    if not any(p.accumulators for p in passes):
+        return passes
+    wanted = {(r.pass_index, r.result) for r in requests}
+    found = []
+    for at, program in enumerate(passes):
+        results = tuple(
+            Const(0, output.type) if program.accumulator(m) and (at, m) not in wanted else output
+            for m, output in enumerate(program.outputs)
+        )
+        body = replace(program.body, results=results)
+        found.append(without_dead_code(replace(program, body=body)))
+    return tuple(found)
 
 
 def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]) -> bool:

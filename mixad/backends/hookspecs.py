@@ -33,6 +33,7 @@ __all__ = [
     "ANY",
     "API_VERSION",
     "ENTRY_POINT_GROUP",
+    "Accumulating",
     "Assembling",
     "Backend",
     "BackendSpec",
@@ -481,6 +482,20 @@ class StoringBeside(Protocol):
     """
 
     stores_beside: bool
+
+
+@runtime_checkable
+class Accumulating(Protocol):
+    """A backend whose kernels may add to arrays at indices that programs compute.
+
+    Attributes
+    ----------
+    accumulates : bool
+        Whether they do: only then are launches planned that have accumulators among their outputs
+        (`mixad.kernel.spec.Output.accumulated`).
+    """
+
+    accumulates: bool
 
 
 @runtime_checkable

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from mixad.backends.arrays import device_name, library_of
 from mixad.errors import KernelIndexError
 from mixad.scalar.dtypes import scalar_type_of
@@ -30,15 +32,20 @@ _WAY_OUT = "read it under an `if`, or clip the index"
 
 
 def located(
-    program: Program, arguments: Sequence[Any], shape: tuple[int, ...], raises: Raises
+    program: Program,
+    arguments: Sequence[Any],
+    accumulators: Sequence[tuple[int, ...]],
+    shape: tuple[int, ...],
+    raises: Raises,
 ) -> KernelIndexError:
-    """Return the error for a program that has read outside an array.
+    """Return the error for a program that has read, or added, outside an array.
 
-    ``raises`` runs the kernel on some of the elements.
+    ``accumulators`` are the shapes of those among its outputs; ``raises`` runs the kernel on some
+    of the elements.
     """
     element, own = _first(program, arguments, shape, raises)
     program = widened(program)
-    found = _interpreted(program, own)
+    found = _interpreted(program, own, accumulators)
     where = f", element {element}" if shape else ""
     if found is None:
         return _suspected(program, where)
@@ -51,7 +58,7 @@ def located(
 
 def _suspected(program: Program, where: str) -> KernelIndexError:
     """Return the error where the index is not known: it is in one of a few places."""
-    loads = [s for s in walk_statements(program.body) if isinstance(s, Load)]
+    loads = [s for s in walk_statements(program.body) if isinstance(s, Load | Accumulate)]
     names = " or ".join(dict.fromkeys(repr(_array(program, s)) for s in loads))
     lines = list(dict.fromkeys(s.line for s in loads if s.line is not None))
     numbers = " or ".join(str(line.number) for line in lines)
@@ -62,7 +69,8 @@ def _suspected(program: Program, where: str) -> KernelIndexError:
 
 def _array(program: Program, load: Load | Accumulate) -> str:
     """Return what the array is called that is read."""
-    return next(p.name for p in program.params if p.var == load.array)
+    arrays = (*program.params, *program.accumulators)
+    return next(p.name for p in arrays if p.var == load.array)
 
 
 def _first(
@@ -94,7 +102,9 @@ def _part(program: Program, arguments: Sequence[Any], axis: int, part: slice) ->
     ]
 
 
-def _interpreted(program: Program, arguments: Sequence[Any]) -> OutsideError | None:
+def _interpreted(
+    program: Program, arguments: Sequence[Any], accumulators: Sequence[tuple[int, ...]]
+) -> OutsideError | None:
     """Run one element; None where the interpreter cannot, or its arithmetic takes another way."""
     arrays = [a for a, p in zip(arguments, program.params, strict=True) if p.kind != "uniform"]
     if any(device_name(a) != "cpu" for a in arrays):
@@ -103,6 +113,12 @@ def _interpreted(program: Program, arguments: Sequence[Any]) -> OutsideError | N
         a if p.kind == "uniform" else _numpy(a, one=p.kind == "lane")
         for a, p in zip(arguments, program.params, strict=True)
     ]
+    added = [program.accumulator(m) for m in range(len(program.outputs))]
+    zeros = {
+        a.var: np.zeros(shape, a.var.type.dtype)
+        for a, shape in zip((a for a in added if a is not None), accumulators, strict=True)
+    }
+    values += [zeros[a.var] for a in program.accumulators]
     try:
         interpret(program, values, max_turns=_MAX_TURNS)
     except OutsideError as found:

@@ -46,10 +46,12 @@ def run_procedure(
     procedure : Procedure
         What `mixad.emit.arrays.procedure_of` returned for a program without 16-bit types.
     kinds : sequence of (str, ScalarType)
-        Kind and type of each param; arguments of 16 bits are computed in float32.
+        Kind and type of each param, and of each accumulator, whose kind is ``"accumulator"``;
+        arguments of 16 bits are computed in float32.
     arguments : sequence
         One per param: an array of ``xp`` that broadcasts to ``shape`` (lane), a scalar (uniform),
-        or an array that the program indexes; ``Accumulate`` changes that one in place.
+        or an array that the program indexes.  One per accumulator: zeros of its shape, which may be
+        added to in place.
     shape : tuple of int
         The broadcast shape.
     xp : namespace
@@ -59,7 +61,7 @@ def run_procedure(
     -------
     tuple of arrays
         The outputs: new arrays of ``shape``, of the program's dtypes, those of 16 bits in float32
-        (`in_memory` rounds them), on the arguments' device.
+        (`in_memory` rounds them), on the arguments' device; an accumulator is what was added up.
 
     Raises
     ------
@@ -75,7 +77,14 @@ def run_procedure(
         for name, argument, (kind, type) in zip(procedure.params, arguments, kinds, strict=True):
             run.values[name] = run.argument(argument, kind, type)
         run.steps(procedure.steps)
-        return tuple(run.output(result) for result in procedure.results)
+        named = zip(procedure.params, kinds, strict=True)
+        added = {name for name, (kind, _) in named if kind == "accumulator"}
+        return tuple(
+            run.values[result.name]
+            if isinstance(result, Name) and result.name in added
+            else run.output(result)
+            for result in procedure.results
+        )
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,8 @@ class _Run:
 
     def argument(self, given: Any, kind: str, type: ScalarType) -> Array:
         """Return an argument in the type that it is computed in."""
+        if kind == "accumulator":
+            return given
         value = self.constant(given, type) if kind == "uniform" else given
         return self.xp.astype(value, self.dtype(type.arithmetic)) if type.is_narrow else value
 
@@ -232,12 +243,27 @@ class _Run:
     def scatter(self, step: Scatter) -> None:
         array, xp = self.values[step.array], self.xp
         mask = xp.broadcast_to(self.values[step.mask], self.shape)
-        flat = xp.broadcast_to(self.positions(array, mask, step.indices), self.shape)
+        at = xp.broadcast_to(self.positions(array, mask, step.indices), self.shape)
         value = xp.broadcast_to(self.value(step.value), self.shape)
-        for lane in np.ndindex(self.shape):
-            if bool(mask[lane]):
-                at = tuple(map(int, np.unravel_index(int(flat[lane]), array.shape)))
-                array[at] = array[at] + value[lane]
+        on = xp.reshape(mask, (-1,))
+        flat, at, value = (xp.reshape(a, (-1,)) for a in (array, at, value))
+        self.values[step.array] = xp.reshape(self.added(flat, at[on], value[on]), array.shape)
+
+    def added(self, sums: Array, at: Array, values: Array) -> Array:
+        """Add values at positions, the same more than once too, as the library does that."""
+        if isinstance(sums, np.ndarray):
+            np.add.at(sums, at, values)
+            return sums
+        if hasattr(sums, "index_put_"):  # torch
+            return sums.index_put_((at,), values, accumulate=True)
+        if hasattr(sums, "at"):  # JAX
+            return sums.at[at].add(values)
+        if hasattr(getattr(self.xp, "add", None), "at"):  # CuPy
+            self.xp.add.at(sums, at, values)
+            return sums
+        found = self.numpy(sums).copy()
+        np.add.at(found, self.numpy(at), self.numpy(values))
+        return self.xp.asarray(found, device=self.device)
 
 
 def _type(node: Node) -> ScalarType:

@@ -99,7 +99,7 @@ class Procedure:
     Attributes
     ----------
     params : tuple of str
-        Names of the arguments.
+        Names of the arguments, and of the accumulators after these.
     steps : tuple
         In the order in which they run.
     results : tuple
@@ -178,7 +178,7 @@ class _Lowering:
         steps = self.block(program.body, everything)
         if _needs_mask(program.body):
             steps = [Assign((everything,), (Literal(True, BOOL),)), *steps]
-        params = tuple(f"v{p.var.id}" for p in program.params)
+        params = tuple(f"v{p.var.id}" for p in (*program.params, *program.accumulators))
         return Procedure(params, tuple(steps), _nodes(program.outputs))
 
     def fresh_mask(self) -> str:

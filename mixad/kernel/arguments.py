@@ -25,7 +25,9 @@ class ArgumentBlock:
         per indexed array: address, extents..., strides...
         per output:  address of contiguous memory, in the order of the loops; for a sum, of what
                      each tile leaves of it (`mixad.kernel.tiling.partial_shape`); for a part of a
-                     larger array, of its first element, then outer strides...
+                     larger array, of its first element, then outer strides...; for an accumulator,
+                     of the first slab's copy of it, contiguous, then extents...
+        if an output is an accumulator: tiles, and how many of them make a slab
     """
 
     spec: KernelSpec
@@ -33,7 +35,8 @@ class ArgumentBlock:
     STOP = 0
     """Address of a 32-bit word; kernels end early once it is not zero."""
     OUTSIDE = 1
-    """Address of a 32-bit word that becomes 1 + the index of an array read outside its extents."""
+    """Address of a 32-bit word that becomes 1 + the index of an array read outside its extents;
+    outputs that are accumulators come after the params."""
     EXTENT = 2
     BLOCKS = 3
     ROWS = 4
@@ -78,12 +81,29 @@ class ArgumentBlock:
     @property
     def words(self) -> int:
         """Length of the block."""
-        return self._outputs[-1]
+        return self._outputs[-1] + 2 * self.spec.accumulates
 
     @cached_property
     def _outputs(self) -> tuple[int, ...]:
-        sizes = [self.spec.rank if output.is_part else 1 for output in self.spec.outputs]
+        sizes = [
+            self.spec.rank if output.is_part else 1 + (output.accumulated or 0)
+            for output in self.spec.outputs
+        ]
         return tuple(accumulate(sizes, initial=self.params[-1]))
+
+    @property
+    def tiles(self) -> int:
+        """The position of how many tiles there are, where an output is an accumulator."""
+        return self._outputs[-1]
+
+    @property
+    def slab(self) -> int:
+        """The position of how many tiles make a slab."""
+        return self._outputs[-1] + 1
+
+    def accumulator_extent(self, output: int, axis: int) -> int:
+        """Return the position of an accumulator's extent along one of its axes."""
+        return self.outputs[output] + 1 + axis
 
     def part_stride(self, output: int, axis: int) -> int:
         """Return the position of the stride of what an output is a part of."""

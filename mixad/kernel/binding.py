@@ -18,6 +18,7 @@ from mixad.kernel.tiling import (
     combine_of,
     is_left_whole,
     partial_shape,
+    slab_tiles,
     tile_blocks,
     tile_count,
     tile_runs,
@@ -66,6 +67,8 @@ class Result:
         Of the output.
     part : PartLayout or None
         What is written of it, if that is not all.
+    is_accumulated : bool
+        Whether it is an accumulator: its memory begins as zeros, a copy for each slab.
     """
 
     position: int
@@ -78,6 +81,7 @@ class Result:
     part: PartLayout | None = None
     is_summed_by_columns: bool = False
     columns: tuple[tuple[int, bool], ...] = ()
+    is_accumulated: bool = False
 
     @property
     def first(self) -> int:
@@ -98,6 +102,8 @@ class Result:
         """Whether what the kernel writes are the elements of the output, in its type and order."""
         if self.part is not None or self.is_summed_by_columns or self.columns:
             return False
+        if self.is_accumulated:
+            return False
         if self.summed is None:
             return self.memory == self.final
         nothing_left = all(self.memory[axis] == 1 for axis in self.summed)
@@ -113,7 +119,8 @@ class Binding:
     words : array of int64
         The block (`mixad.kernel.arguments.ArgumentBlock`).
     tiles : int
-        How many tiles there are; 0 for an empty broadcast shape.
+        How many tiles there are, or slabs if an output is an accumulator; 0 for an empty broadcast
+        shape.
     axes : tuple of int or None
         The permutation from that order to the caller's; None if they agree.
     arrays : tuple
@@ -165,12 +172,19 @@ def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Bin
     for k, part in enumerate(launch.parts):
         for axis, stride in enumerate(part.strides[:-1] if part else ()):
             words[block.part_stride(k, axis)] = stride
+    if spec.accumulates:
+        words[block.tiles], words[block.slab] = tile_count(launch), slab_tiles(launch)
+    for k, output in enumerate(spec.outputs):
+        for axis in range(output.accumulated or 0):
+            words[block.accumulator_extent(k, axis)] = launch.results[k][axis]
     order = launch.order
     axes = None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order)))
     outputs = tuple(_result(launch, k, at, accumulator) for k, at in enumerate(block.outputs))
     return Binding(
         words=words,
-        tiles=tile_count(launch),
+        tiles=-(-tile_count(launch) // slab_tiles(launch))
+        if spec.accumulates
+        else tile_count(launch),
         axes=axes,
         arrays=tuple(arrays),
         uniforms=tuple(uniforms),
@@ -189,6 +203,11 @@ def _result(
         stored = tuple(launch.shape[a] for a in launch.order) if part is None else part.whole
         stored += (len(output.sources),) if output.beside else ()
         return Result(position, output.type, stored, None, stored, final, output.type, part)
+    if output.accumulated is not None:
+        final, slabs = launch.results[index], -(-tile_count(launch) // slab_tiles(launch))
+        copies = (max(1, slabs), *final)
+        held = accumulator(output.type)
+        return Result(position, held, copies, (0,), final, final, output.type, is_accumulated=True)
     padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
     shape = tuple(padded[a] for a in launch.order)
     memory, summed, columns = _left(launch, index, output)

@@ -200,7 +200,7 @@ class _Flattening:
         self.varying = varying
         self.builder = Builder(program.name)
         self.condition_costs: dict[tuple[Var, ...], int] = {}
-        self.names: dict[Var, Atom] = {**self.builder.copy_params(program.params)}
+        self.names = self.builder.declare(program)
 
     def result(self) -> Program:
         return self.builder.finish(self.block(self.program.body))

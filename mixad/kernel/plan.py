@@ -21,8 +21,17 @@ from mixad.kernel.spec import (
     PartLayout,
     Step,
 )
-from mixad.kernel.tiling import BLOCK, CPU_TILING, FEW_PARTIALS, Tiling, tile_rows
-from mixad.scalar.ir import Program
+from mixad.kernel.tiling import (
+    BLOCK,
+    CPU_TILING,
+    FEW_PARTIALS,
+    MAX_SLABS,
+    Tiling,
+    slab_limit,
+    tile_rows,
+)
+from mixad.scalar.build import as_array
+from mixad.scalar.ir import Accumulate, Param, Program, walk_statements
 from mixad.scalar.types import ScalarType
 
 __all__ = ["DEFAULT_CACHE_BYTES", "Layout", "broadcast_strides", "plan", "summed_axes"]
@@ -90,18 +99,35 @@ def plan(
             r.part and _part_layout(r.part, nest, shape, steps)
             for r, steps in zip(requests, (fold or nest).steps, strict=True)
         ),
+        slabs=_slabs(passes, requests, shape),
     )
+
+
+def _slabs(
+    passes: Sequence[Program], requests: Sequence[OutputRequest], shape: tuple[int, ...]
+) -> int:
+    """Return how many slabs all accumulators allow."""
+    found = MAX_SLABS
+    for r in requests:
+        added = passes[r.pass_index].accumulator(r.result)
+        if added is not None and r.shape is not None:
+            statements = walk_statements(passes[r.pass_index].body)
+            sums = sum(isinstance(s, Accumulate) and s.array == added.var for s in statements)
+            found = min(found, slab_limit(math.prod(shape) * sums, math.prod(r.shape)))
+    return found
 
 
 def _written(
     passes: Sequence[Program], requests: Sequence[OutputRequest], shape: tuple[int, ...]
 ) -> list[Written]:
     """Return what the nest must know of each result."""
-    types = [passes[r.pass_index].outputs[r.result].type for r in requests]
-    return [
-        Written(summed_axes(r.shape, shape), r.part, type.itemsize)
-        for r, type in zip(requests, types, strict=True)
-    ]
+    found = []
+    for r in requests:
+        program = passes[r.pass_index]
+        is_sum = program.accumulator(r.result) is None
+        summed = summed_axes(r.shape if is_sum else None, shape)
+        found.append(Written(summed, r.part, program.outputs[r.result].type.itemsize))
+    return found
 
 
 def _loops(
@@ -201,6 +227,7 @@ def _spec(
             r.part is not None,
             fold.segments[k] if fold else (),
             r.beside,
+            _rank(passes[r.pass_index].accumulator(r.result)),
         )
         for k, (r, summed) in enumerate(zip(requests, loops.summed, strict=True))
     )
@@ -217,6 +244,10 @@ def _spec(
         folded=len(fold.axes) if fold else 0,
         is_split=fold is not None and fold.is_split,
     )
+
+
+def _rank(accumulator: Param | None) -> int | None:
+    return None if accumulator is None else as_array(accumulator).rank
 
 
 def _operand(layout: Layout | None, param: int, loops: Nest | Fold) -> Operand | Indexed | None:

@@ -46,7 +46,8 @@ class OutputRequest:
         Which pass, and which of its outputs.
     shape : tuple of int or None
         None: one value per element of the broadcast shape.  Else a shape that broadcasts to it:
-        values are summed over the axes that it lacks or has with extent 1.
+        values are summed over the axes that it lacks or has with extent 1.  Of an accumulator its
+        own shape, which is any.
     part : Part or None
         Of a stored result: the array is zero but for a box of the broadcast shape, which has the
         values.  Only for backends that say so (`mixad.backends.execute.writes_parts`).
@@ -103,6 +104,8 @@ class Output:
         every row; empty if it is not summed there, or over all of them.
     beside : tuple of (int, int)
         Sources of what is stored beside it, along a last axis of its array.
+    accumulated : int or None
+        Axes of the array, if it is an accumulator; else None.
     """
 
     type: ScalarType
@@ -111,6 +114,7 @@ class Output:
     is_part: bool = False
     segments: tuple[bool, ...] = ()
     beside: tuple[tuple[int, int], ...] = ()
+    accumulated: int | None = None
 
     @property
     def sources(self) -> tuple[tuple[int, int], ...]:
@@ -120,7 +124,7 @@ class Output:
     @property
     def is_stored(self) -> bool:
         """Whether it has a value for each element."""
-        return not any(self.reduced) and not self.segments
+        return self.accumulated is None and not any(self.reduced) and not self.segments
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,11 @@ class KernelSpec:
     streaming: bool = False
     folded: int = 0
     is_split: bool = False
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether an output is an accumulator: tiles run in slabs (`mixad.kernel.tiling`)."""
+        return any(o.accumulated is not None for o in self.outputs)
 
     @property
     def moving(self) -> tuple[int, ...]:
@@ -252,6 +261,8 @@ class Launch:
         For each output, its shape.
     parts : tuple of (PartLayout or None)
         For each output, the part of it that is written; None: all of it.
+    slabs : int
+        At most so many slabs are made of the tiles, if an output is an accumulator.
     """
 
     spec: KernelSpec
@@ -264,6 +275,7 @@ class Launch:
     indexed: tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
     results: tuple[tuple[int, ...], ...]
     parts: tuple[PartLayout | None, ...]
+    slabs: int = 1
 
     @property
     def loops(self) -> tuple[int, ...]:

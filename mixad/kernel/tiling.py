@@ -8,6 +8,10 @@ The loop nest follows from shapes and layouts; whether short rows of it are fold
 values in another order.  A summed output
 leaves one partial result for each tile and kept element; those are added up by a binary tree
 afterwards.
+
+What accumulates into an array has no place of its own in it, so tiles that follow one another make
+a *slab*: one worker runs it in order, lanes in order, and adds to a copy of the array that no other
+slab has.  The copies are added up by the same tree.  How many there are follows from shapes.
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ from typing import Literal, NamedTuple
 from mixad.kernel.spec import Launch, Output
 from mixad.scalar.types import F64, ScalarType
 
-__all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "Combine", "Tiling", "accumulator",
-           "combine_of", "is_left_whole", "padded_columns", "partial_shape", "tile_blocks",
-           "tile_count", "tile_rows", "tile_runs"]  # fmt: skip
+__all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "MAX_SLABS", "Combine", "Tiling",
+           "accumulator", "combine_of", "is_left_whole", "padded_columns", "partial_shape",
+           "slab_limit", "slab_tiles", "tile_blocks", "tile_count", "tile_rows", "tile_runs"]  # fmt: skip
 
 GANG = 16
 """Elements that go through a kernel together on every CPU: no result depends on the width."""
@@ -130,6 +134,35 @@ def partial_shape(extents: Sequence[int], rows: int, reduced: Sequence[bool]) ->
     if len(shape) > 1 and reduced[-2]:
         shape[-2] = _runs(extents, rows)
     return tuple(shape)
+
+
+MAX_SLABS = 64
+"""Slabs at most: enough for the cores of most machines."""
+
+_SUM_BYTES = 8
+"""Bytes of an element of a slab's copy."""
+
+_SLABS_BY_BYTES = ((1 << 15, 64), (1 << 18, 32), (1 << 21, 16), (1 << 23, 8), (1 << 26, 4))
+"""Up to so many bytes of a copy, slabs: a copy has to be cleared, added to at random, added up."""
+
+_ADDS = 4
+"""Additions for each element of all copies, at least."""
+
+
+def slab_limit(adds: int, elements: int) -> int:
+    """Return how many slabs an array of some elements allows that gets some additions.
+
+    >>> slab_limit(4_000_000, 1001), slab_limit(4_000_000, 1 << 20), slab_limit(100, 1001)
+    (64, 1, 1)
+    """
+    size = elements * _SUM_BYTES
+    most = next((slabs for limit, slabs in _SLABS_BY_BYTES if size <= limit), 2)
+    return max(1, min(most, adds // (_ADDS * max(1, elements))))
+
+
+def slab_tiles(launch: Launch) -> int:
+    """Return how many tiles make a slab; the last one may have fewer."""
+    return max(1, -(-tile_count(launch) // launch.slabs))
 
 
 def tile_blocks(launch: Launch) -> int:

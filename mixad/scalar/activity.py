@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 from mixad.scalar.ir import (
+    Accumulate,
     Atom,
     Block,
     Equation,
     If,
+    Load,
     Param,
     Program,
     Statement,
@@ -52,13 +54,18 @@ active_arguments: Mapping[str, tuple[int, ...]] = _ActiveArguments(
 """Op name → positions of the arguments whose tangents reach the result."""
 
 
-def activity(program: Program, seeds: Mapping[int, Iterable[int]]) -> Activity:
+def activity(
+    program: Program,
+    seeds: Mapping[int, Iterable[int]],
+    loads: Mapping[Var, frozenset[int]] | None = None,
+) -> Activity:
     """Return the slots that each variable can depend on.
 
-    ``seeds`` maps the index of a param to its slots.  A variable without an entry depends on none,
-    as do values that are no floats; `SINGULAR` may be among the slots.
+    ``seeds`` maps the index of a param to its slots, ``loads`` what is read of arrays to slots of
+    its own.  An accumulator depends on what is added to it.  A variable without an entry depends on
+    none, as do values that are no floats; `SINGULAR` may be among the slots.
     """
-    found: dict[Var, frozenset[int]] = {}
+    found: dict[Var, frozenset[int]] = dict(loads or {})
     for index, slots in seeds.items():
         found[_seedable(program.params[index])] = frozenset(slots)
     _visit_block(program.body, found)
@@ -73,7 +80,7 @@ def spread(block: Block, seeds: Mapping[Var, frozenset[int]]) -> Activity:
 
 
 def _seedable(param: Param) -> Var:
-    if param.kind == "array" or not param.var.type.is_float:
+    if not param.var.type.is_float:
         raise ValueError(f"param {param.name!r} of type {param.var.type} cannot carry a derivative")
     return param.var
 
@@ -84,6 +91,8 @@ def _of(atom: Atom, found: Mapping[Var, frozenset[int]]) -> frozenset[int]:
 
 def _visit_block(block: Block, found: dict[Var, frozenset[int]]) -> None:
     for statement in block.statements:
+        if isinstance(statement, Accumulate) and _of(statement.value, found):
+            found[statement.array] = _of(statement.array, found) | _of(statement.value, found)
         outs = _slots_of_outs(statement, found)
         for var, slots in zip(written_vars(statement), outs, strict=False):
             if slots and var.type.is_float:
@@ -95,6 +104,8 @@ def _slots_of_outs(s: Statement, found: dict[Var, frozenset[int]]) -> list[froze
         case Equation():
             slots = _NONE.union(*(_of(s.args[i], found) for i in active_arguments[s.op]))
             return [slots | {SINGULAR} if slots and BY_NAME[s.op].singular else slots]
+        case Load():
+            return [_of(s.array, found) | _of(s.out, found)]
         case If():
             _visit_block(s.then, found)
             _visit_block(s.orelse, found)

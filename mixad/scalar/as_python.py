@@ -72,12 +72,12 @@ def as_python_source(program: Program, arguments: Sequence[Any] | None = None) -
         v1 = v0 + v0
         return (v1,)
     """
-    params = ", ".join(f"v{p.var.id}" for p in program.params)
+    params = ", ".join(f"v{p.var.id}" for p in (*program.params, *program.accumulators))
     lines = [f"{_PRELUDE}\ndef program({params}):"]
     lines += _indented(_block(program.body))
     lines += _indented([f"return ({_listed(program.outputs)},)"])
     if arguments is not None:
-        given = zip(program.params, arguments, strict=True)
+        given = zip((*program.params, *program.accumulators), arguments, strict=True)
         shown = ", ".join(_argument(p.var.type, p.array is not None, a) for p, a in given)
         lines += ["", "", f"print(program({shown}))"]
     return "\n".join(lines)

@@ -32,7 +32,7 @@ from mixad.scalar.ir import (
 from mixad.scalar.types import ScalarType, integer_bounds
 from mixad.scalar.verify import VerificationError, result_type
 
-__all__ = ["Builder", "Draft"]
+__all__ = ["Builder", "Draft", "as_array"]
 
 _COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
 
@@ -68,6 +68,7 @@ class Builder:
         self.name = name
         self.line: Line | None = None
         self._params: list[Param] = []
+        self._accumulators: list[Param] = []
         self._next_id = 0
         self._blocks: list[list[Statement]] = [[]]
         self._known: list[dict[int, Atom]] = [{}]
@@ -96,6 +97,21 @@ class Builder:
         copies = [Param(p.name, self.fresh(p.var.type), p.kind, p.array) for p in params]
         self._params += copies
         return {p.var: copy.var for p, copy in zip(params, copies, strict=True)}
+
+    def accumulator(self, name: str, array: ArrayType) -> Var:
+        """Add an array of zeros that `accumulate` adds to, and return its variable."""
+        self._accumulators.append(Param(name, self.fresh(array.element), "array", array))
+        return self._accumulators[-1].var
+
+    def copy_accumulators(self, accumulators: Sequence[Param]) -> dict[Var, Var]:
+        """Add accumulators like those of another program; return the new variable of each."""
+        copies = [Param(a.name, self.fresh(a.var.type), a.kind, a.array) for a in accumulators]
+        self._accumulators += copies
+        return {a.var: copy.var for a, copy in zip(accumulators, copies, strict=True)}
+
+    def declare(self, program: Program) -> dict[Var, Atom]:
+        """Add params and accumulators like those of a program; return what each variable is."""
+        return {**self.copy_params(program.params), **self.copy_accumulators(program.accumulators)}
 
     def const(self, value: bool | int | float, type: ScalarType) -> Const:
         """Return a constant, rounded (or wrapped) to its type."""
@@ -229,13 +245,16 @@ class Builder:
         return outs
 
     def load(self, array: Var, *indices: Atom) -> Atom:
-        """Read an element of an array parameter."""
-        out = self.fresh(array.type)
-        self._append(Load(out, array, indices, self.line))
-        return out
+        """Read an element of an array parameter, unless it has been read: arrays do not change."""
+        number = self.number(("load", array, *indices))
+        found = self.known(number)
+        if found is None:
+            found = self._known[-1][number] = self.fresh(array.type)
+            self._append(Load(found, array, indices, self.line))
+        return found
 
     def accumulate(self, array: Var, *indices: Atom, value: Atom) -> None:
-        """Add ``value`` to an element of an array parameter."""
+        """Add ``value`` to an element of an accumulator."""
         self._append(Accumulate(array, indices, value, self.line))
 
     def block(self, build: Callable[[], Sequence[Atom]]) -> Block:
@@ -287,9 +306,8 @@ class Builder:
         """Return the program with these outputs."""
         if len(self._blocks) != 1:
             raise VerificationError("a program is finished while a nested block is open")
-        return Program(
-            self.name, tuple(self._params), Block(tuple(self._blocks[0]), tuple(results))
-        )
+        body = Block(tuple(self._blocks[0]), tuple(results))
+        return Program(self.name, tuple(self._params), body, tuple(self._accumulators))
 
     # -- internals -------------------------------------------------------------------------------
 
@@ -362,6 +380,12 @@ class _Copier:
 
     def _values(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
         return tuple(map(self._value, atoms))
+
+
+def as_array(param: Param) -> ArrayType:
+    """Return the type of an array param or an accumulator."""
+    assert param.array is not None, param
+    return param.array
 
 
 def _as_var(atom: Atom) -> Var:

@@ -65,6 +65,8 @@ class Recipe:
         Whether some params are uniform.
     arrays : bool
         Whether there are array params, and loads from them.
+    sums : bool
+        Whether there is an accumulator of floats, the last output, and additions to it.
     """
 
     ops: tuple[str, ...] = ALL_OPS
@@ -76,6 +78,7 @@ class Recipe:
     turns: int = 4
     uniforms: bool = True
     arrays: bool = False
+    sums: bool = False
 
 
 class Choices(Protocol):
@@ -158,6 +161,7 @@ class _Writer:
         self.builder = Builder("generated")
         self.scopes: list[list[Atom]] = [[]]
         self.arrays: list[tuple[Var, ArrayType]] = []
+        self.accumulators: list[Var] = []
         self.unread: dict[Atom, None] = {}  # an ordered set: what nothing depends on yet
         # Few types in one program, so that values meet instead of being converted all the time.
         self.types = list(dict.fromkeys(self.chosen(recipe.types) for _ in self.some(4)))
@@ -173,8 +177,12 @@ class _Writer:
         if self.recipe.arrays:
             array = ArrayType(self.type(), self.integer(1, 2))
             self.arrays.append((self.builder.array_param("a", array), array))
+        if self.recipe.sums:
+            array = ArrayType(self.chosen([t for t in self.recipe.types if t.is_float]), 1)
+            self.accumulators.append(self.builder.accumulator("sums", array))
         self.statements(self.recipe.depth)
-        return self.builder.finish(self.late_first(self.scopes[0])[: self.recipe.outputs])
+        outputs = self.late_first(self.scopes[0])[: self.recipe.outputs]
+        return self.builder.finish([*outputs, *self.accumulators])
 
     def param(self, name: str) -> None:
         kind: Kind = "uniform" if self.recipe.uniforms and self.chance(0.2) else "lane"
@@ -252,6 +260,9 @@ class _Writer:
                 self.add(self.loop(depth - 1))
             elif self.arrays and self.chance(0.2):
                 self.add([self.load()])
+            elif self.accumulators and self.chance(0.2):
+                (array,) = self.accumulators
+                self.builder.accumulate(array, self.index(), value=self.value(array.type))
             else:
                 self.add([self.equation()])
 

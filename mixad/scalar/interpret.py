@@ -87,8 +87,8 @@ def interpret(
     program : Program
         A verified program.
     arguments : sequence
-        One per param: a scalar, or for an array param a NumPy array of its dtype, which
-        ``Accumulate`` changes in place.
+        One per param: a scalar, or for an array param a NumPy array of its dtype.  Then one NumPy
+        array per accumulator, which is added to in place and is what the output is.
     max_turns : int, optional
         How many turns one loop may take; without it a loop may run for ever.
     watch : callable, optional
@@ -125,10 +125,12 @@ def interpreter(
     wide = widened(program)
     translation = _Translation(max_turns, watch)
     run = translation.block(wide.body)
+    olds = (*program.params, *program.accumulators)
+    news = (*wide.params, *wide.accumulators)
 
     def interpreted(arguments: Sequence[Any]) -> tuple[Scalar, ...]:
         values = translation.constants.copy()
-        for old, new, argument in zip(program.params, wide.params, arguments, strict=True):
+        for old, new, argument in zip(olds, news, arguments, strict=True):
             values[new.var.id] = _argument(old, argument)
         with np.errstate(all="ignore"):
             results = run(values)
@@ -306,7 +308,7 @@ def _argument(param: Param, argument: Any) -> Any:
     """Return an argument as the NumPy scalar (or array) of its param's type, or float32."""
     type = param.var.type
     if type.is_narrow:
-        return argument.astype("f4") if param.array is not None else np.float32(argument)
+        return argument.astype("f4", copy=False) if param.array else np.float32(argument)
     dtype = type.dtype
     if param.array is None:
         return dtype.type(argument)

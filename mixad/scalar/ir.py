@@ -2,19 +2,22 @@
 
 ::
 
-    program   ::= name  param*  block            -- the block's results are the outputs
+    program   ::= name  param*  accumulator*  block  -- the block's results are the outputs
     param     ::= name  var  kind                -- kind ::= "lane" | "uniform" | "array"
     block     ::= statement*  atom*              -- statements, then results
     statement ::= Equation    var   <- op(atom, ...)
                 | If          var*  <- atom ? block : block
                 | While       var*  <- carries var* from atom*; while block(carries) do block
                 | Load        var   <- param[atom, ...]
-                | Accumulate  param[atom, ...] += atom
+                | Accumulate  accumulator[atom, ...] += atom
     atom      ::= Var  |  Const
-    type      ::= ScalarType  |  ArrayType       -- ArrayType for "array" params only
+    accumulator ::= name  var                    -- an array of zeros that statements add to
+    type      ::= ScalarType  |  ArrayType       -- ArrayType for "array" params and accumulators
 
 A *lane* param varies from element to element, a *uniform* one is a scalar of the call, an *array*
-one is indexed by the program itself.  A variable is assigned once in the whole program and may be
+one is indexed by the program itself.  An *accumulator* is an array that begins as zeros, gets what
+all elements of the broadcast add to it, and is an output where its variable is a result of the
+program.  A variable is assigned once in the whole program and may be
 read in its block, after its statement, and in blocks nested there.  ``If`` has no variables of its
 own blocks visible outside: both blocks end in results, which become its ``outs``.  ``While`` tests
 ``cond`` (a block over the carries with one boolean result) before every turn, and its ``outs`` are
@@ -206,7 +209,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """``array[indices] += value``, in pullbacks only; ``array`` as for `Load`."""
+    """``array[indices] += value``, in pullbacks only; ``array`` is an accumulator's variable."""
 
     array: Var
     indices: tuple[Atom, ...]
@@ -232,16 +235,24 @@ class Program:
         In the order of the call.
     body : Block
         Statements and outputs.
+    accumulators : tuple of Param
+        Arrays that it adds to; those among the outputs are results.
     """
 
     name: str
     params: tuple[Param, ...]
     body: Block
+    accumulators: tuple[Param, ...] = ()
 
     @property
     def outputs(self) -> tuple[Atom, ...]:
         """The atoms that the program returns."""
         return self.body.results
+
+    def accumulator(self, output: int) -> Param | None:
+        """Return the accumulator that an output is; None for a value of each element."""
+        found = self.outputs[output]
+        return next((a for a in self.accumulators if a.var == found), None)
 
     @cached_property
     def has_named_loops(self) -> bool:
@@ -282,7 +293,8 @@ class Program:
         params = ", ".join(
             f"{p.var} {p.name}: {p.array or p.var.type} {p.kind}" for p in self.params
         )
-        return "\n".join([f"program {self.name}({params})", *_shown(self.body, "return")])
+        added = [f"  {a.var} {a.name}: {a.array} accumulator" for a in self.accumulators]
+        return "\n".join([f"program {self.name}({params})", *added, *_shown(self.body, "return")])
 
 
 def _place(line: Line | None) -> str:
@@ -371,7 +383,8 @@ def _canonical_text(program: Program) -> str:
         return f"{head}{blocks}->{names_of(written_vars(s))}"
 
     params = ",".join(f"{name(p.var)}/{p.kind}/{p.array}" for p in program.params)
-    return params + block(program.body)
+    added = "".join(f"+{name(a.var)}/{a.array}" for a in program.accumulators)
+    return params + added + block(program.body)
 
 
 def _shown(block: Block, ending: str) -> list[str]:

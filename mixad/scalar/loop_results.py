@@ -22,6 +22,7 @@ from mixad.scalar.ir import (
     Equation,
     If,
     Line,
+    Load,
     Program,
     Statement,
     Var,
@@ -218,6 +219,8 @@ class _Walk:
                 return [self.of(a) | self.of(b) | chosen for a, b in pairs]
             case While():
                 return self.loop(s)
+            case Load():
+                return [replace(self.of(s.array), fraction=True)]
         return [Facts(fraction=True) for _ in written_vars(s)]
 
     def choice(self, cond: Atom) -> Facts:

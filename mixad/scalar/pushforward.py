@@ -19,7 +19,7 @@ from typing import cast
 
 from mixad.errors import KernelGradientError
 from mixad.scalar.activity import SINGULAR, Activity, active_arguments, activity, spread
-from mixad.scalar.build import Builder
+from mixad.scalar.build import Builder, as_array
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk, even_chunks
 from mixad.scalar.expression import emit, expression
 from mixad.scalar.fixed_point import FixedPoint, LinearStep
@@ -42,11 +42,12 @@ from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.rules import own_partials
 from mixad.scalar.types import BOOL
 
-__all__ = ["DualProgram", "is_whole_term", "no_derivative", "push_block", "pushforward",
-           "pushforward_along"]  # fmt: skip
+__all__ = ["DualProgram", "is_whole_term", "no_derivative", "push_block", "push_block_from",
+           "pushforward", "pushforward_along"]  # fmt: skip
 
 Dual = DualChunk[Atom]
 _NOTHING: Mapping[Var, bool] = MappingProxyType({})
+_NO_LOADS: Mapping[Var, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -97,25 +98,49 @@ def pushforward_along(program: Program, directions: Sequence[Sequence[int]]) -> 
     """Transform a program into one that also computes derivatives along some directions.
 
     A direction is the indices of the params that change along it; slots are directions.  The new
-    program takes the params and then, direction by direction, their tangents.
+    program takes the params and then, direction by direction, their tangents: of an array another
+    one.
     """
     _check_count(len(directions))
     builder = Builder(program.name)
-    params = builder.copy_params(program.params)
+    names = builder.declare(program)
     seeds: dict[int, dict[int, Atom]] = {}
     for slot, indices in enumerate(directions):
         for index in indices:
-            name, type = program.params[index].name, program.params[index].var.type
-            seeds.setdefault(index, {})[slot] = builder.param(f"tangent {slot} of {name}", type)
-    return _finished(builder, _pushed(builder, program, params, seeds))
+            param = program.params[index]
+            name = f"tangent {slot} of {param.name}"
+            seeds.setdefault(index, {})[slot] = (
+                builder.param(name, param.var.type)
+                if param.array is None
+                else builder.array_param(name, param.array)
+            )
+    return _finished(builder, _pushed(builder, program, names, seeds))
 
 
 def push_block(builder: Builder, program: Program, wrt: Sequence[int]) -> tuple[Dual, ...]:
     """Declare a program's params in a builder, add its dual statements, return its dual outputs."""
-    params = builder.copy_params(program.params)
+    names = builder.declare(program)
+    return push_block_from(builder, program, names, dict(enumerate(wrt)), {})
+
+
+def push_block_from(
+    builder: Builder,
+    program: Program,
+    names: Mapping[Var, Atom],
+    inputs: Mapping[int, int],
+    loads: Mapping[Var, int],
+) -> tuple[Dual, ...]:
+    """Add dual statements of a program whose params have ``names`` in a builder.
+
+    ``inputs`` are params by their slots, ``loads`` the slots of what is read of arrays: each read
+    is an input of its own.
+    """
+    for index in inputs.values():
+        if program.params[index].kind == "array":
+            raise ValueError(f"an array has no partial: {program.params[index].name!r}")
     types = [param.var.type for param in program.params]
-    seeds = {index: {slot: builder.const(1.0, types[index])} for slot, index in enumerate(wrt)}
-    return _pushed(builder, program, params, seeds)
+    seeds = {index: {slot: builder.const(1.0, types[index])} for slot, index in inputs.items()}
+    return _pushed(builder, program, names, seeds, loads)
 
 
 def _check_count(directions: int) -> None:
@@ -126,18 +151,30 @@ def _check_count(directions: int) -> None:
 def _pushed(
     builder: Builder,
     program: Program,
-    params: Mapping[Var, Var],
+    names: Mapping[Var, Atom],
     seeds: Mapping[int, Mapping[int, Atom]],
+    loads: Mapping[Var, int] = _NO_LOADS,
 ) -> tuple[Dual, ...]:
-    """Add the dual statements of a program; ``seeds``: by the index of a param, its partials."""
+    """Add the dual statements of a program whose params have ``names``.
+
+    ``seeds``: by the index of a param, its partials; ``loads``: by a variable that is read of an
+    array, the slot in which its partial is 1.
+    """
     # A tangent that is given may be infinite, as may what comes through an op that is singular.
     wild = {
         i: (*s, SINGULAR) if any(isinstance(t, Var) for t in s.values()) else s
         for i, s in seeds.items()
     }
-    transform = _Transform(builder, activity(program, wild), program)
-    for index, (old, new) in enumerate(params.items()):
-        transform.duals[old] = DualChunk(new, dict(seeds.get(index, {}).items()))
+    own = {var: frozenset({slot}) for var, slot in loads.items()}
+    transform = _Transform(builder, activity(program, wild, own), program, loads=loads)
+    for index, param in enumerate(program.params):
+        transform.duals[param.var] = DualChunk(names[param.var], dict(seeds.get(index, {}).items()))
+    for added in program.accumulators:
+        tangents: dict[Hashable, Atom] = {
+            slot: builder.accumulator(f"tangent {slot} of {added.name}", as_array(added))
+            for slot in transform.slots(added.var)
+        }
+        transform.duals[added.var] = DualChunk(names[added.var], tangents)
     return transform.block(program.body)
 
 
@@ -160,7 +197,8 @@ def _finished(builder: Builder, duals: Sequence[Dual]) -> DualProgram:
 class _Transform:
     """One walk over a program; ``duals`` maps its variables to dual chunks of new atoms.
 
-    ``known`` are conditions whose values are taken for granted.
+    ``known`` are conditions whose values are taken for granted, ``loads`` the slots of what is
+    read of arrays.
     """
 
     def __init__(
@@ -169,7 +207,9 @@ class _Transform:
         active: Activity,
         program: Program,
         known: Mapping[Var, bool] = _NOTHING,
+        loads: Mapping[Var, int] = _NO_LOADS,
     ) -> None:
+        self.loads = loads
         self.builder = builder
         self.active = active
         self.program = program
@@ -201,14 +241,29 @@ class _Transform:
                 else:
                     self.loop(s)
             case Load():
-                array = self.duals[s.array].primal
-                assert isinstance(array, Var)
-                indices = (self.dual(i).primal for i in s.indices)
-                self.duals[s.out] = DualChunk(self.builder.load(array, *indices))
+                self.duals[s.out] = self.load(s)
             case Accumulate():
-                raise KernelGradientError(
-                    "a program with accumulation cannot be differentiated again"
-                )
+                self.accumulate(s)
+
+    def load(self, s: Load) -> Dual:
+        """Read an element, and of the array's tangents the same; or begin a slot with it."""
+        array, indices = self.duals[s.array], [self.dual(i).primal for i in s.indices]
+        primal = self.builder.load(cast("Var", array.primal), *indices)
+        partials = {
+            slot: self.builder.load(cast("Var", tangent), *indices)
+            for slot, tangent in array.partials.items()
+        }
+        if s.out in self.loads:
+            partials[self.loads[s.out]] = self.builder.const(1.0, s.out.type)
+        return DualChunk(primal, partials)
+
+    def accumulate(self, s: Accumulate) -> None:
+        """Add to an array, and the value's tangents to the tangents of that."""
+        array, value = self.duals[s.array], self.dual(s.value)
+        indices = [self.dual(i).primal for i in s.indices]
+        self.builder.accumulate(cast("Var", array.primal), *indices, value=value.primal)
+        for slot, tangent in value.partials.items():
+            self.builder.accumulate(cast("Var", array.partials[slot]), *indices, value=tangent)
 
     def equation(self, s: Equation) -> Dual:
         args = tuple(map(self.dual, s.args))

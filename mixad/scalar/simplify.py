@@ -19,7 +19,9 @@ from mixad.scalar.ir import (
     Statement,
     Var,
     While,
+    nested_blocks,
     read_atoms,
+    walk_statements,
     written_vars,
 )
 
@@ -29,9 +31,11 @@ __all__ = ["read_params", "without_dead_code"]
 def without_dead_code(program: Program) -> Program:
     """Return the program without the statements, branch results and loop carries nobody reads.
 
-    A loop that is not read is gone, ending or not.
+    A loop that is not read is gone, ending or not; so is what is added to accumulators that are no
+    outputs.
     """
-    return replace(program, body=_trimmed(program.body, set()))
+    kept = tuple(a for a in program.accumulators if a.var in program.outputs)
+    return replace(program, body=_trimmed(program.body, set()), accumulators=kept)
 
 
 def read_params(program: Program) -> tuple[int, ...]:
@@ -46,9 +50,18 @@ def _trimmed(block: Block, live: set[Var]) -> Block:
     kept: list[Statement] = []
     _read(block.results, live)
     for statement in reversed(block.statements):
-        if isinstance(statement, Accumulate) or not live.isdisjoint(written_vars(statement)):
+        is_read = not live.isdisjoint(written_vars(statement))
+        if is_read or _adds_to(statement, live):
             kept.append(_trimmed_statement(statement, live))
     return Block(tuple(reversed(kept)), block.results)
+
+
+def _adds_to(statement: Statement, live: set[Var]) -> bool:
+    """Whether a statement adds to an accumulator that is an output."""
+    if isinstance(statement, Accumulate):
+        return statement.array in live
+    blocks = nested_blocks(statement)
+    return any(_adds_to(s, live) for block in blocks for s in block.statements)
 
 
 def _trimmed_statement(s: Statement, live: set[Var]) -> Statement:
@@ -57,7 +70,7 @@ def _trimmed_statement(s: Statement, live: set[Var]) -> Statement:
             s = _trimmed_if(s, live)
         case While():
             s = _trimmed_while(s, live)
-        case Load() | Accumulate():
+        case Load():
             live.add(s.array)
     _read(read_atoms(s), live)
     return s
@@ -75,8 +88,9 @@ def _trimmed_if(s: If, live: set[Var]) -> If:
 def _trimmed_while(s: While, live: set[Var]) -> While:
     """Keep the carries that the outputs, the test or other kept carries read."""
     kept = {i for i, out in enumerate(s.outs) if out in live}
+    accumulators = {s.array for s in walk_statements(s.body) if isinstance(s, Accumulate)} & live
     while True:
-        inner: set[Var] = set()
+        inner = set(accumulators)
         results = tuple(s.body.results[i] for i in sorted(kept))
         cond, body = _trimmed(s.cond, inner), _trimmed(Block(s.body.statements, results), inner)
         found = {i for i, carry in enumerate(s.carries) if carry in inner} | kept

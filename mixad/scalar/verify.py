@@ -85,26 +85,38 @@ def verify(program: Program) -> Program:
     The first statement that reads a variable out of scope, assigns one again, holds a constant that
     its type does not represent, or whose types do not fit, is a VerificationError.
     """
-    names = [p.var for p in program.params]
+    names = [p.var for p in (*program.params, *program.accumulators)]
     if len({v.id for v in names}) != len(names):
         raise VerificationError("two params share a variable")
-    for param in program.params:
+    for param in (*program.params, *program.accumulators):
         if (param.kind == "array") != (param.array is not None):
             raise VerificationError(
                 f"param {param.name} of kind {param.kind} has array type {param.array}"
             )
     arrays = {p.var: p.array.rank for p in program.params if p.array is not None}
+    added = {a.var: a.array.rank for a in program.accumulators if a.array is not None}
     scalars = {p.var for p in program.params if p.array is None}
-    _Checker(arrays, {v.id for v in names}).block(program.body, scalars)
+    _Checker(arrays, added, {v.id for v in names}).program(program.body, scalars)
     return program
 
 
 class _Checker:
-    """Walks a program once; ``assigned`` are the ids of all variables met so far."""
+    """Walks a program once; ``assigned`` are the ids of all variables met so far.
 
-    def __init__(self, arrays: dict[Var, int], assigned: set[int]) -> None:
+    ``arrays`` and ``accumulators`` have the axes of each.
+    """
+
+    def __init__(
+        self, arrays: dict[Var, int], accumulators: dict[Var, int], assigned: set[int]
+    ) -> None:
         self.arrays = arrays
+        self.accumulators = accumulators
         self.assigned = assigned
+
+    def program(self, body: Block, visible: set[Var]) -> None:
+        """Check a program's body, whose results may be accumulators."""
+        kept = tuple(a for a in body.results if a not in self.accumulators)
+        self.block(Block(body.statements, kept), visible)
 
     def block(self, block: Block, visible: set[Var]) -> tuple[ScalarType, ...]:
         visible = set(visible)
@@ -151,9 +163,11 @@ class _Checker:
                 self.access(s)
 
     def access(self, s: Load | Accumulate) -> None:
-        rank = self.arrays.get(s.array)
+        is_load = isinstance(s, Load)
+        rank = (self.arrays if is_load else self.accumulators).get(s.array)
         if rank is None:
-            raise VerificationError(f"{s.array} is indexed but is no array param")
+            what = "indexed but is no array param" if is_load else "added to but is no accumulator"
+            raise VerificationError(f"{s.array} is {what}")
         if len(s.indices) != rank or not all(i.type.is_integer for i in s.indices):
             raise VerificationError(f"{s.array} takes {rank} integer indices")
         element = s.out.type if isinstance(s, Load) else s.value.type

@@ -46,9 +46,9 @@ def widened(program: Program) -> Program:
         return program
     builder = _WideningBuilder(program.name)
     params = builder.copy_params([_widened_param(p) for p in program.params])
-    names: dict[Var, Atom] = {
-        old.var: new for old, new in zip(program.params, params.values(), strict=True)
-    }
+    added = builder.copy_accumulators([_widened_param(a) for a in program.accumulators])
+    old = [p.var for p in (*program.params, *program.accumulators)]
+    names: dict[Var, Atom] = dict(zip(old, [*params.values(), *added.values()], strict=True))
     return builder.finish(builder.copy(program.body, names, builder.widened))
 
 
@@ -60,7 +60,7 @@ def without_rules(program: Program) -> Program:
     if not _has_rules(program):
         return program
     builder = Builder(program.name)
-    names: dict[Var, Atom] = dict(builder.copy_params(program.params).items())
+    names = builder.declare(program)
 
     def value(equation: Equation, args: tuple[Atom, ...]) -> Atom:
         is_ruled = BY_NAME[equation.op].rule is not None

@@ -18,7 +18,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.forward_plan import ForwardPlan, Stored, plan_contraction, plan_forward
 from mixad.tape.gradient_plan import GradientPlan, plan_of_pullback
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.kernel_node import KernelNode, record
+from mixad.tape.kernel_node import KernelNode, check_not_indexed, record
 from mixad.tape.memory import unshared
 from mixad.tape.node import Cotangents, Result, added
 from mixad.tape.opaque import followed
@@ -143,6 +143,8 @@ def record_forward(
         The outputs of the program, as `mixad.tape.apply.apply_program` returns them.
     """
     active = tuple(i for i, a in enumerate(arguments) if isinstance(a, Tracer))
+    for index in active:
+        check_not_indexed(program, index, "with stored partials", 'leave out placement="forward"')
     plan = plan_forward(program, active, options)
     call = KernelCall.storing(*plan.passes)
     nodes = record(call, arguments, options, residuals=True)

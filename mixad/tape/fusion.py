@@ -200,6 +200,7 @@ def _fused_program(
             names[param.var] = (
                 leaves[at] if at >= 0 else builder.held(results[~at >> 16][~at & 0xFFFF])
             )
+        names |= builder.copy_accumulators(program.accumulators)
         results.append(builder.copy(program.body, names))
     return FusedProgram(builder.finish([results[member][result] for member, result in wanted]))
 

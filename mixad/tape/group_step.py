@@ -130,8 +130,17 @@ def _asked(
     """Ask for the gradient of each leaf that carries the level, in the leaf's shape."""
     parents, level = enumerate(fusion.parents), group.level
     wrt = tuple([i for i, p in parents if p is not None and level in p.levels])
-    own = [fusion.shapes[i] for i in wrt]
-    shapes = tuple([None if s == group.shape else s for s in own])
+    kinds = [param.kind for param in fusion.fused.program.params]
+    shapes = tuple(
+        [
+            fusion.sources[i].shape
+            if kinds[i] == "array"  # of its own, whatever the loop's is
+            else None
+            if fusion.shapes[i] == group.shape
+            else fusion.shapes[i]
+            for i in wrt
+        ]
+    )
     return Asked(wrt, cotangents, primals, shapes, group.options.mode)
 
 

@@ -60,7 +60,7 @@ class Launched(NamedTuple):
     @property
     def fills(self) -> Sequence[Register] | None:
         """Return the registers that it fills; None where it is needed anyhow."""
-        return None if "array" in self.call.kinds else self.results
+        return None if self.call.may_be_outside else self.results
 
 
 class Stores(NamedTuple):

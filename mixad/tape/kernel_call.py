@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dtypes import scalar_type_of
-from mixad.scalar.ir import Equation, Program, While, walk_statements
+from mixad.scalar.ir import Equation, Load, Program, While, walk_statements
 from mixad.scalar.ops import BY_NAME
 from mixad.tape.cell import Kind, kind_of
 from mixad.tape.pullback_plan import plan_pullback
@@ -46,6 +46,14 @@ class KernelCall:
         """Return the call that stores every output of some programs."""
         return _storing(passes, tuple([p.origin for p in passes]))
 
+    @staticmethod
+    def giving(program: Program, shapes: Mapping[int, Shape]) -> KernelCall:
+        """Return the call that gives every output of a program; ``shapes`` has accumulators'."""
+        if not shapes:
+            return KernelCall.storing(program)
+        outputs = [OutputRequest(0, k, shapes.get(k)) for k in range(len(program.outputs))]
+        return KernelCall((program,), tuple(outputs))
+
     @cached_property
     def name(self) -> str:
         """The program's, for messages."""
@@ -70,6 +78,11 @@ class KernelCall:
     def kinds(self) -> tuple[str, ...]:
         """Of each param: lane, uniform or array."""
         return tuple(param.kind for param in self.passes[0].params)
+
+    @cached_property
+    def may_be_outside(self) -> bool:
+        """Whether an index may be outside of an array that is read or added to."""
+        return "array" in self.kinds or any(program.accumulators for program in self.passes)
 
     @cached_property
     def gives_floats(self) -> bool:
@@ -135,9 +148,11 @@ class KernelCall:
     @cached_property
     def lacks_derivatives(self) -> bool:
         """Whether the programs have ops or loops whose derivatives may be refused."""
+        has_loops = self.has_loops
         return any(
             (isinstance(s, Equation) and None in BY_NAME[s.op].partials)
             or (isinstance(s, While) and s.implicit)
+            or (isinstance(s, Load) and has_loops)
             for program in self.passes
             for s in walk_statements(program.body)
         )

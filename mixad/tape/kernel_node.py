@@ -274,8 +274,6 @@ def record(
     tuple of KernelNode
         One for each pass.
     """
-    if "array" in call.kinds:
-        _check_indexed(call, arguments)
     levels, parents, shapes, strong, library, tracer = _surveyed(call, arguments)
     check_levels(levels)
     if 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
@@ -314,7 +312,7 @@ def record(
 
 def _may_be_refused(call: KernelCall, options: KernelOptions, levels: Iterable[Level]) -> bool:
     """Whether a call may need a derivative that there is none of."""
-    if options.strategy == "reverse" and call.has_loops:
+    if options.strategy == "reverse" and (call.has_loops or "array" in call.kinds):
         return call.lacks_derivatives or any(level.is_reverse for level in levels)
     return call.lacks_derivatives
 
@@ -381,28 +379,26 @@ def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level
     if not isinstance(argument, Tracer):
         return kept(argument, levels, call, index)
     cell, node = argument.cell, argument.origin.node
-    if not isinstance(node, KernelNode) or cell.pending is not node:
-        return cell  # it is there, or is pending elsewhere
+    if not isinstance(node, KernelNode) or cell.pending is not node or is_indexed(call, index):
+        return cell  # it is there, or is pending elsewhere, or is read as a whole
     node.uses += 1
     return argument.origin
 
 
-def _check_indexed(call: KernelCall, arguments: Sequence[Any]) -> None:
-    for index, argument in enumerate(arguments):
-        if isinstance(argument, Tracer):
-            check_not_indexed(call.passes[0], index)
+def is_indexed(call: KernelCall, index: int) -> bool:
+    """Whether a call reads an argument by index."""
+    return call.kinds[index] == "array"
 
 
-def check_not_indexed(program: Program, index: int) -> None:
+def check_not_indexed(program: Program, index: int, where: str, hint: str) -> None:
     """Refuse the gradient of an array that a program indexes."""
     param = program.params[index]
     if param.kind == "array":
         raise KernelGradientError(
-            f"{program.name}: the gradient of the array {param.name!r}, which is indexed "
-            "inside the function, is not available yet",
+            f"{program.name}: the gradient of the array {param.name!r}, which is read by index, is "
+            f"not available {where}",
             location=_first_read(program, param.var),
-            hint=f"index before the call, and pass {param.name}[i] as an argument, where i is an "
-            "array of indices; or take mixad.stop_gradient of it before, if no derivative is meant",
+            hint=hint,
         )
 
 

@@ -167,7 +167,14 @@ class NamedCall:
 
     def _pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> Pulled:
         for index in wrt:
-            check_not_indexed(self.program, index)
+            name = self.program.params[index].name
+            check_not_indexed(
+                self.program,
+                index,
+                "in a graph of another system",
+                f"index before the call, and pass {name}[i] as an argument, where i is an array of "
+                "indices; or differentiate with mixad.grad",
+            )
         plan = plan_pullback(self.program, wrt, cotangents, self._mode(wrt))
         assert len(plan.passes) < 2, wrt  # `wrt` is one of `chunks`
         gradients = tuple(None if place is None else place[1] for place in plan.gradients)

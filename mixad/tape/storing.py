@@ -17,6 +17,7 @@ from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.placement import LEAST_COST, Work, forward_pays
 from mixad.kernel.spec import OutputRequest
 from mixad.kernel.strategy import cost_of_passes, may_reverse
+from mixad.scalar.accesses import accesses_arrays
 from mixad.tape.forward_plan import ForwardPlan, plan_forward
 from mixad.tape.fusion import FusedProgram, Fusion
 from mixad.tape.held import Held
@@ -84,6 +85,8 @@ def cheaper_plan(
         return None
     if options.strategy == "reverse":  # what is stored would be made by dual numbers
         return None
+    if accesses_arrays(fused.program, wrt):
+        return None  # each read of an array has a partial of its own, and an index
     plan, dual, backward = _planned(fused, wrt, options.mode)
     share = [_share(own, shape) for own in shapes]
     work = Work(

@@ -456,7 +456,7 @@ class _Planner:
         others = [a for a, kind in kinds if kind == "uniform" and type(a) is not np.ndarray]
         converts = any(map(is_array, others))
         broadcasts = shape is not None and in_shape(call, arrays, shape) is not arrays
-        is_direct = not (converts or broadcasts or "array" in call.kinds)
+        is_direct = not (converts or broadcasts or call.may_be_outside)
         arrays = [a.item() if k == "uniform" and type(a) is np.ndarray else a for a, k in kinds]
         found = self._prepared(call.kernel, arrays, options) if is_direct else None
         return found or partial(steps.run_call, call, shape, options)

@@ -22,7 +22,7 @@ from mixad.tape.backward import backward
 from mixad.tape.broadcasting import broadcast_to, sum_to
 from mixad.tape.cell import Cell
 from mixad.tape.fusion import value_of
-from mixad.tape.kernel_call import KernelCall
+from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
 from mixad.tape.schedule import traced_outside
@@ -253,12 +253,18 @@ class _PushedCall:
 
 @lru_cache(maxsize=1024)
 def _pushed_call(call: KernelCall, moving: tuple[tuple[int, ...], ...]) -> _PushedCall:
-    dual = pushforward_along(call.passes[0], moving)
+    program = call.passes[0]
+    dual = pushforward_along(program, moving)
+    shapes: dict[int, Shape] = {}
+    for request in call.outputs:
+        if program.accumulator(request.result) is not None and request.shape is not None:
+            found = dual.outputs[request.result]
+            shapes |= dict.fromkeys((found.primal, *found.partials.values()), request.shape)
     outputs = tuple(
         (output.primal, tuple(output.partials.get(k) for k in range(len(moving))))
         for output in dual.outputs
     )
-    return _PushedCall(KernelCall.storing(dual.program), outputs)
+    return _PushedCall(KernelCall.giving(dual.program, shapes), outputs)
 
 
 def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents) -> Any:

@@ -139,13 +139,13 @@ def _describe_kernel(node: KernelNode, key: list[object], held: dict[object, int
     options, device = node.options, device_key(node.device)
     key += (node.call, node.shape, node.library, device, node.states(), node.uses)
     key.append(None if options is DEFAULT_OPTIONS else options)
-    for source, kind in zip(node.arguments, node.call.kinds, strict=True):
+    for source, parent, kind in zip(node.arguments, node.parents, node.call.kinds, strict=True):
         if type(source) is Cell:
             key += (source.shape, source.pending is None)
         elif type(source) is Held:
             key.append(held.setdefault(source.identity, len(held)))
-            if kind == "lane":  # how long an indexed array is does not matter
-                key.append(source.shape)
+            if kind == "lane" or parent is not None:
+                key.append(source.shape)  # of an indexed array, where its gradient is wanted
         else:
             key.append(type(source))
 

@@ -39,12 +39,12 @@ def binary(name, type):
     return b.finish([b.op(name, x, y)])
 
 
-def run(program, arguments, library, shape=None):
+def run(program, arguments, library, shape=None, accumulators=()):
     xp, to_numpy = library
     arrays = [xp.asarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
     if shape is None:
         shape = np.broadcast_shapes(*(a.shape for a in arguments if isinstance(a, np.ndarray)))
-    return [to_numpy(out) for out in run_arrays(program, arrays, shape, xp)]
+    return [to_numpy(out) for out in run_arrays(program, arrays, shape, xp, accumulators)]
 
 
 # -- shapes and dtypes -----------------------------------------------------------------------------
@@ -303,14 +303,13 @@ def test_an_index_outside_is_refused(library):
         run(indexed(), [np.ones(3, "f4"), np.array([0, -4], "i4")], library, (2,))
 
 
-def test_repeated_indices_accumulate():
+def test_repeated_indices_accumulate(library):
     b = Builder("f")
-    a, i, x = b.array_param("a", ArrayType(F32, 2)), b.param("i", I32), b.param("x", F32)
+    i, x, a = b.param("i", I32), b.param("x", F32), b.accumulator("a", ArrayType(F32, 2))
     big = b.op("gt", x, b.const(1.0, F32))
     b.if_(big, lambda: b.accumulate(a, i, b.const(1, I32), value=x) or [], list)
-    array = np.zeros((2, 2), "f4")
     i, x = np.array([0, 1, 0, 0], "i4"), np.array([2.0, 3.0, 4.0, 1.0], "f4")
-    run_arrays(b.finish([]), [array, i, x], (4,), xnp)
+    (array,) = run(b.finish([a]), [i, x], library, accumulators=[(2, 2)])
     np.testing.assert_array_equal(array, [[0, 6], [0, 3]])
 
 

@@ -110,17 +110,54 @@ def refuse_large_integer_from_outside():
 
 
 @refused("""
-KernelGradientError: <lambda>: the gradient of the array 'table', which is indexed inside the \
-function, is not available yet
-  File "...", line 3, column 42
-    return mixad.broadcast(lambda i: table[i])(np.asarray([0, 1])).sum()
-                                     ^^^^^^^^
-  Instead: index before the call, and pass table[i] as an argument, where i is an array of \
-indices; or take mixad.stop_gradient of it before, if no derivative is meant
+KernelGradientError: product: the gradient of the array 'table' is not available where a loop \
+reads it and results depend on what was read
+  File "...", line 7, column 33
+    total = total * table[k]
+                    ^^^^^^^^
+  Instead: a loop over a tuple, for k in (0, 1, 2), which is written out; mixad.stop_gradient of \
+table before the call says that no derivative is meant
 """)
-def refuse_gradient_of_indexed_array():
+def refuse_gradient_of_array_in_a_loop():
     def loss(table):
-        return mixad.broadcast(lambda i: table[i])(np.asarray([0, 1])).sum()
+        @mixad.broadcast
+        def product(n):
+            total = 1.0
+            for k in range(n):
+                total = total * table[k]
+            return total
+
+        return product(np.asarray([1, 2])).sum()
+
+    mixad.grad(loss)(X)
+
+
+@refused("""
+KernelGradientError: <lambda>: the gradient of the array 'table', which is read by index, is not \
+available with stored partials
+  File "...", line 3, column 42
+    return mixad.broadcast(lambda i: table[i], placement="forward")(np.asarray([0, 1])).sum()
+                                     ^^^^^^^^
+  Instead: leave out placement="forward"
+""")
+def refuse_stored_partials_of_array():
+    def loss(table):
+        return mixad.broadcast(lambda i: table[i], placement="forward")(np.asarray([0, 1])).sum()
+
+    mixad.grad(loss)(X)
+
+
+@refused("""
+KernelGradientError: <lambda>: the gradient of an array that is read by index, 'table', is not \
+computed in reverse
+  File "...", line 3, column 42
+    return mixad.broadcast(lambda i: table[i], strategy="reverse")(np.asarray([0, 1])).sum()
+                                     ^^^^^^^^
+  Instead: strategy="forward", or "auto"
+""")
+def refuse_reverse_of_array():
+    def loss(table):
+        return mixad.broadcast(lambda i: table[i], strategy="reverse")(np.asarray([0, 1])).sum()
 
     mixad.grad(loss)(X)
 

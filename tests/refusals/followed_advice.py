@@ -627,16 +627,35 @@ def follow_large_integer_from_outside():
     return [(mixad.broadcast(lambda x: x * 1.1805916207174113e21)(X), X * 2.0**70)]
 
 
-def follow_gradient_of_indexed_array():
-    rows = np.asarray([0, 1, 1])
-    square = mixad.broadcast(lambda t: t * t)
-    read = mixad.grad(lambda table: square(table[rows]).sum())(X)
+def follow_gradient_of_array_in_a_loop():
+    def loss(table):
+        @mixad.broadcast
+        def product(n):
+            total = 1.0
+            for k in (0, 1):
+                if k < n:
+                    total = total * table[k]
+            return total
+
+        return product(np.asarray([1, 2])).sum()
 
     def constant(table):
         fixed = mixad.stop_gradient(table)
-        return mixad.broadcast(lambda i, x: fixed[i] * x)(rows, table).sum()
+        return mixad.broadcast(lambda i, x: fixed[i] * x)(np.asarray([0, 1, 1]), table).sum()
 
-    return [(read, [2.0, 8.0, 0.0]), (mixad.grad(constant)(X), [1.0, 2.0, 2.0])]
+    return [(mixad.grad(loss)(X), [3.0, 1.0, 0.0]), (mixad.grad(constant)(X), [1.0, 2.0, 2.0])]
+
+
+def follow_stored_partials_of_array():
+    rows = np.asarray([0, 1, 1])
+    read = mixad.grad(lambda table: mixad.broadcast(lambda i: table[i] ** 2)(rows).sum())
+    return [(read(X), [2.0, 8.0, 0.0])]
+
+
+def follow_reverse_of_array():
+    rows = np.asarray([0, 1, 1])
+    forward = mixad.broadcast(strategy="forward")
+    return [(mixad.grad(lambda t: forward(lambda i: t[i] ** 2)(rows).sum())(X), [2.0, 8.0, 0.0])]
 
 
 def follow_missing_derivative():

@@ -124,10 +124,6 @@ def follow_ufunc_reduction(x):
     return total
 
 
-def follow_array_negative_index(x):
-    return ARRAY[1, 2] * x
-
-
 def follow_array_of_ones(x):
     a = [1.0] * 3
     a[0] = x

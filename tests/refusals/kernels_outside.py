@@ -236,17 +236,6 @@ def refuse_array_float_index(x):
     return ARRAY[x, 0] * x
 
 
-@refused("""
-KernelSyntaxError: an index from the end needs the array's size
-  File "...", line 2, column 18
-    return ARRAY[-1, 0] * x
-                 ^^
-  Instead: count from the start
-""")
-def refuse_array_negative_index(x):
-    return ARRAY[-1, 0] * x
-
-
 TEXT = "text"
 
 

@@ -133,9 +133,18 @@ def test_a_seed_that_is_no_float_is_refused(type):
         activity(b.finish([x]), {0: [0]})
 
 
-def test_an_array_param_is_refused_as_a_seed():
+def test_what_is_read_of_an_array_depends_on_it_or_on_itself():
     b = Builder("f")
     array = b.array_param("table", ArrayType(F64, 1))
-    program = b.finish([b.load(array, b.const(0, I32))])
-    with pytest.raises(ValueError, match="'table'"):
-        activity(program, {0: [0]})
+    first, second = (b.load(array, b.const(i, I32)) for i in range(2))
+    program = b.finish([first, second])
+    active = activity(program, {0: [0]}, {second: frozenset({1})})
+    assert (active[first], active[second]) == ({0}, {0, 1})
+
+
+def test_an_accumulator_depends_on_what_is_added():
+    b = Builder("f")
+    x, y, sums = b.param("x", F64), b.param("y", F64), b.accumulator("sums", ArrayType(F64, 1))
+    for value in (x, y):
+        b.accumulate(sums, b.const(0, I32), value=value)
+    assert activity(b.finish([sums]), {0: [0], 1: [1]})[sums] == {0, 1}

@@ -447,12 +447,19 @@ def test_an_op_without_derivative_is_refused_with_the_users_line():
     assert reverse_pullback(program, [0], [0]).gradients == (0,)  # y is not active
 
 
-def test_a_program_with_effects_is_refused():
+def test_a_program_that_adds_to_an_array_is_refused():
     b = Builder("f")
-    x, grad = b.param("x", F64), b.array_param("grad", ArrayType(F64, 1))
-    b.accumulate(grad, b.const(0, I32), value=x)
-    with pytest.raises(KernelGradientError, match="accumulation"):
+    x, sums = b.param("x", F64), b.accumulator("sums", ArrayType(F64, 1))
+    b.accumulate(sums, b.const(0, I32), value=x)
+    with pytest.raises(KernelGradientError, match="'sums', is not computed in reverse"):
         reverse_pullback(b.finish([x]), [0], [0])
+
+
+def test_an_array_that_is_read_is_refused():
+    b = Builder("f")
+    table, i = b.array_param("table", ArrayType(F64, 1)), b.param("i", I32)
+    with pytest.raises(KernelGradientError, match="'table', is not computed in reverse"):
+        reverse_pullback(b.finish([b.load(table, i)]), [0], [0])
 
 
 def test_differentiation_with_respect_to_an_integer_is_refused():

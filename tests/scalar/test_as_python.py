@@ -44,10 +44,10 @@ def test_source_with_arguments_prints_the_result(capsys):
 
 def test_accumulation_is_printed():
     b = Builder("f")
-    a, i = b.array_param("a", ArrayType(F32, 1)), b.param("i", I32)
+    i, a = b.param("i", I32), b.accumulator("a", ArrayType(F32, 1))
     b.accumulate(a, i, value=b.const(2.0, F32))
     array = np.ones(3, "f4")
-    run(as_python_source(b.finish([i])))["program"](array, 1)
+    run(as_python_source(b.finish([i])))["program"](1, array)
     np.testing.assert_array_equal(array, [1, 3, 1])
 
 

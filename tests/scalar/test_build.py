@@ -8,7 +8,7 @@ import pytest
 from mixad.scalar.build import Builder
 from mixad.scalar.generate import EXACT_OPS, random_program, special_values
 from mixad.scalar.interpret import apply, interpret
-from mixad.scalar.ir import ArrayType, Const, Equation, If, Line, Var, walk_statements
+from mixad.scalar.ir import ArrayType, Const, Equation, If, Line, Load, Var, walk_statements
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.simplify import without_dead_code
 from mixad.scalar.types import BOOL, F32, F64, I8, I32, U8, ScalarType
@@ -249,10 +249,18 @@ def test_what_was_computed_before_a_branch_is_known_inside():
     assert outer is b.op("exp", x)
 
 
-def test_loads_are_never_shared():
+def test_reads_of_one_element_are_one():
     b = Builder("f")
     a, n = b.array_param("a", ArrayType(F64, 1)), b.param("n", I32)
-    assert b.load(a, n) is not b.load(a, n)
+    assert b.load(a, n) is b.load(a, n)
+    assert b.load(a, n) is not b.load(a, b.const(0, I32))
+
+
+def test_reads_in_two_branches_are_two():
+    b = Builder("f")
+    a, n = b.array_param("a", ArrayType(F64, 1)), b.param("n", I32)
+    b.if_(b.op("gt", n, b.const(0, I32)), lambda: [b.load(a, n)], lambda: [b.load(a, n)])
+    assert len({s.out for s in walk_statements(b.finish([n]).body) if isinstance(s, Load)}) == 2
 
 
 def test_constant_condition_builds_only_the_branch_that_runs():

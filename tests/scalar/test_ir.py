@@ -140,6 +140,7 @@ def test_walk_visits_outer_statements_before_inner_ones():
 def test_a_program_is_shown_with_types_blocks_and_lines():
     b = Builder("clip")
     x, n, a = b.param("x", F32), b.param("n", I32, "uniform"), b.array_param("a", ArrayType(F32, 1))
+    sums = b.accumulator("sums", ArrayType(F32, 1))
     b.line = Line("clip.py", 3, "    while n < 4:")
     n2, y = b.while_(
         [n, x],
@@ -148,30 +149,31 @@ def test_a_program_is_shown_with_types_blocks_and_lines():
     )
     b.line = Line("clip.py", 5, "    return -y if y < 0 else y")
     (z,) = b.if_(b.op("lt", y, b.const(0.0, F32)), lambda: [b.op("neg", y)], lambda: [y])
-    b.accumulate(a, n2, value=z)
+    b.accumulate(sums, n2, value=z)
     assert str(b.finish([z, b.const(-0.5, F32)])) == CLIP
 
 
 CLIP = """\
 program clip(%0 x: f32 lane, %1 n: i32 uniform, %2 a: f32[:] array)
+  %3 sums: f32[:] accumulator
   # 3: while n < 4:
-  %9, %10 = while %3, %4 from %1, %0
+  %10, %11 = while %4, %5 from %1, %0
     # 3: while n < 4:
-    %5:bool = lt %3, 4:i32
-    test %5
+    %6:bool = lt %4, 4:i32
+    test %6
   do
     # 3: while n < 4:
-    %6:i32 = add %3, 1:i32
-    %7:f32 = load %2[%3]
-    %8:f32 = mul %4, %7
-    next %6, %8
+    %7:i32 = add %4, 1:i32
+    %8:f32 = load %2[%4]
+    %9:f32 = mul %5, %8
+    next %7, %9
   # 5: return -y if y < 0 else y
-  %11:bool = lt %10, 0:f32
-  %13 = if %11
+  %12:bool = lt %11, 0:f32
+  %14 = if %12
     # 5: return -y if y < 0 else y
-    %12:f32 = neg %10
-    then %12
+    %13:f32 = neg %11
+    then %13
   else
-    then %10
-  %2[%9] += %13
-  return %13, -0.5:f32"""
+    then %11
+  %3[%10] += %14
+  return %14, -0.5:f32"""

@@ -15,7 +15,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
 from mixad.scalar.interpret import interpret
 from mixad.scalar.ir import ArrayType, Line
-from mixad.scalar.pushforward import pushforward
+from mixad.scalar.pushforward import pushforward, pushforward_along
 from mixad.scalar.types import BOOL, F32, F64, I32
 from mixad.scalar.verify import verify
 from mixad.testing import (
@@ -442,9 +442,31 @@ def test_an_op_without_derivative_is_refused_with_the_users_line():
     assert pushforward(program, [0]).outputs[0].slots == (0,)  # y is not active
 
 
-def test_a_program_with_effects_is_refused():
+def test_tangents_of_what_is_added_to_an_array_are_added_to_another():
     b = Builder("f")
-    x, grad = b.param("x", F64), b.array_param("grad", ArrayType(F64, 1))
-    b.accumulate(grad, b.const(0, I32), value=x)
-    with pytest.raises(KernelGradientError, match="accumulation"):
-        pushforward(b.finish([x]), [0])
+    x, n = b.param("x", F64), b.param("n", I32)
+    sums = b.accumulator("sums", ArrayType(F64, 1))
+    b.accumulate(sums, n, value=b.op("mul", x, x))
+    dual = pushforward(b.finish([sums]), [0])
+    verify(dual.program)
+    zeros = np.zeros(3), np.zeros(3)
+    found = interpret(dual.program, [3.0, -1, *zeros])
+    (output,) = dual.outputs
+    np.testing.assert_array_equal(found[output.primal], [0, 0, 9])
+    np.testing.assert_array_equal(found[output.partials[0]], [0, 0, 6])
+
+
+def test_tangents_of_an_array_are_read_where_the_array_is():
+    b = Builder("f")
+    table, n = b.array_param("table", ArrayType(F64, 1)), b.param("n", I32)
+    read = b.load(table, n)
+    dual = pushforward_along(b.finish([b.op("mul", read, read)]), [[0]])
+    found = interpret(dual.program, [np.array([2.0, 3.0]), 1, np.array([0.0, 10.0])])
+    assert found == (9, 60)
+
+
+def test_an_array_has_no_partial():
+    b = Builder("f")
+    table = b.array_param("table", ArrayType(F64, 1))
+    with pytest.raises(ValueError, match="an array has no partial: 'table'"):
+        pushforward(b.finish([b.load(table, b.const(0, I32))]), [0])

@@ -23,6 +23,7 @@ X, Y, C, N = Var(0, F64), Var(1, F64), Var(2, BOOL), Var(3, I32)
 A = Var(4, F64)
 P, Q, R, T = Var(10, F64), Var(11, F64), Var(12, F64), Var(13, BOOL)
 TWO = Const(2.0, F64)
+S = Var(30, F64)
 PARAMS = (
     Param("x", X),
     Param("y", Y),
@@ -34,6 +35,12 @@ PARAMS = (
 
 def program(*statements, results=(), params=PARAMS):
     return Program("f", params, Block(tuple(statements), tuple(results)))
+
+
+def adding(*statements):
+    """Return a program that adds to an array, which it returns."""
+    added = Param("sums", S, "array", ArrayType(F64, 1))
+    return Program("f", PARAMS, Block(statements, (S,)), (added,))
 
 
 def neg(out, arg):
@@ -61,7 +68,7 @@ WELL_FORMED = {
     ),
     "while": program(loop(), results=[Q]),
     "load": program(Load(P, A, (N,)), results=[P]),
-    "accumulate": program(Accumulate(A, (N,), X)),
+    "accumulate": adding(Accumulate(S, (N,), X)),
     "convert": program(Equation(Var(20, U8), "convert", (X,))),
     "bitcast": program(Equation(Var(20, U64), "bitcast", (X,))),
     "no results": program(),
@@ -152,10 +159,18 @@ MALFORMED = {
     "scalar is indexed": (program(Load(P, X, (N,))), "%0 is indexed but is no array param"),
     "number of indices": (program(Load(P, A, (N, N))), "%4 takes 1 integer indices"),
     "float index": (program(Load(P, A, (X,))), "%4 takes 1 integer indices"),
-    "boolean index": (program(Accumulate(A, (C,), X)), "%4 takes 1 integer indices"),
+    "boolean index": (adding(Accumulate(S, (C,), X)), "%30 takes 1 integer indices"),
     "index out of scope": (program(Load(P, A, (Var(20, I32),))), "%20:i32 is read"),
     "type of a load": (program(Load(Var(20, F32), A, (N,))), "element: got"),
-    "type of an accumulated value": (program(Accumulate(A, (N,), N)), "element: got"),
+    "type of an accumulated value": (adding(Accumulate(S, (N,), N)), "element: got"),
+    "param that is added to": (
+        program(Accumulate(A, (N,), X)),
+        "%4 is added to but is no accumulator",
+    ),
+    "accumulator as a value": (
+        adding(Equation(P, "add", (S, S))),
+        "%30:f64 is read where it is not visible",
+    ),
     "constant beyond its type": (program(results=[Const(300, U8)]), "300:u8 is no value of u8"),
     "constant that is not rounded": (program(results=[Const(0.1, F32)]), "is no value of f32"),
 }

@@ -95,5 +95,5 @@ def test_the_gradient_of_an_indexed_array_is_refused():
     table, k = np.ones(3), np.asarray([0, 2])
     kernel = broadcast(lambda k: table[k])
     call = name_call(kernel._parsed((k,), {})[0].program, DEFAULT_OPTIONS)
-    with pytest.raises(KernelGradientError, match="'table', which is indexed"):
+    with pytest.raises(KernelGradientError, match="'table', which is read by index"):
         call.pullback((1,), (0,))

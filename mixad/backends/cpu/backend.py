@@ -80,6 +80,7 @@ class CpuBackend:
     name = "cpu"
     writes_parts = True
     stores_beside = True
+    accumulates = True
     folds = True
 
     def __init__(self, host: Host | None = None) -> None:

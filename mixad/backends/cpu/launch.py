@@ -288,7 +288,8 @@ def _numbers(
 def _is_direct(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
     """Whether a kernel runs at once, in the thread that calls it, without anything to watch."""
     is_short = binding.tiles == 1 or _is_short(kernel, launch)
-    return binding.tiles > 0 and is_short and not kernel.may_not_end and not any(launch.indexed)
+    is_safe = not (kernel.may_not_end or any(launch.indexed) or kernel.spec.accumulates)
+    return binding.tiles > 0 and is_short and is_safe
 
 
 def _is_short(kernel: CpuKernel, launch: Launch) -> bool:
@@ -324,8 +325,10 @@ def _wrapped(kernel: CpuKernel, results: Sequence[_Array], like: Any) -> tuple[A
 def _output(kernel: CpuKernel, binding: Binding, result: Result) -> _Output:
     """Return how one output is allocated and finished."""
     dtype, aligned = result.held.dtype, kernel.spec.streaming
-    if not binding.tiles:
-        make: Callable[[], _Array] = partial(np.zeros, result.memory, dtype)
+    if result.is_accumulated:
+        make: Callable[[], _Array] = partial(_empty_sums, result.memory, dtype)
+    elif not binding.tiles:
+        make = partial(np.zeros, result.memory, dtype)
     elif binding.axes is None and result.is_left_whole:
         return _Output(result.position, _allocator(result.final, dtype, aligned))
     else:
@@ -366,11 +369,26 @@ def _address(array: Any, others: list[Any]) -> int:
     return found
 
 
-def _outside(param: int, launch: Launch) -> str:
-    program, layout = launch.spec.passes[0], launch.indexed[param]
-    assert layout is not None
-    name = program.params[param].name
-    return f"{program.name}: {name!r} of shape {layout[0]} is indexed outside its extents"
+def _outside(array: int, launch: Launch) -> str:
+    """Return the message for an array: the index of a param, or of an output after the params."""
+    passes, output = launch.spec.passes, array - len(launch.indexed)
+    if output < 0:
+        layout, name = launch.indexed[array], passes[0].params[array].name
+        assert layout is not None
+        shape = layout[0]
+    else:
+        at, result = launch.spec.outputs[output].source
+        added, shape = passes[at].accumulator(result), launch.results[output]
+        assert added is not None
+        name = added.name
+    return f"{passes[0].name}: {name!r} of shape {shape} is indexed outside its extents"
+
+
+def _empty_sums(shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
+    """Return zeros, with an element behind an array that has none: lanes without a place of their
+    own add zero to the first."""
+    count = math.prod(shape)
+    return np.zeros(max(1, count), dtype)[:count].reshape(shape)
 
 
 def _allocator(shape: tuple[int, ...], dtype: np.dtype[Any], aligned: bool) -> Callable[[], _Array]:
@@ -412,8 +430,10 @@ def finish(
             if memory.shape[axis] > 1:
                 memory = tree_sum(memory, axis)
         memory = _summed_columns(result, memory)
-        memory = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
-    if axes is not None:
+        sums = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
+        # An array that is handed out does not keep the copies of all slabs.
+        memory = sums.copy() if result.is_accumulated and result.memory[0] > 1 else sums
+    if axes is not None and not result.is_accumulated:
         memory = memory.transpose((*axes, *range(len(axes), memory.ndim)))
     return memory if memory.shape == result.final else memory.reshape(result.final)
 
@@ -432,7 +452,12 @@ def _summed_columns(result: Result, memory: np.ndarray[Any, Any]) -> np.ndarray[
 
 def _rounded(sums: np.ndarray[Any, Any], type: ScalarType) -> np.ndarray[Any, Any]:
     """Return sums in the type of the output."""
-    return to_memory(sums, type) if type.is_narrow else sums.astype(type.dtype, copy=False)
+    if type.is_narrow:
+        return to_memory(sums, type)
+    if sums.dtype == type.dtype:
+        return sums
+    with np.errstate(all="ignore"):
+        return sums.astype(type.dtype)
 
 
 def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:

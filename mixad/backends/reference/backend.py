@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from array_api_compat import device
+
 from mixad.backends.arrays import NUMPY, library_of
 from mixad.emit.array_run import in_memory, run_procedure, sum_by_halves
 from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.scalar.ir import source_lines
+from mixad.scalar.types import ScalarType
 from mixad.scalar.widen import widened
 
 __all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel"]
@@ -36,6 +39,7 @@ class ReferenceBackend:
     """Runs kernel specs with the functions of the arrays' own namespace."""
 
     name = "reference"
+    accumulates = True
 
     def emit(self, spec: KernelSpec) -> str:
         """Return the array-API calls of a kernel as text, pass by pass."""
@@ -60,16 +64,34 @@ class ReferenceBackend:
     def launch(self, bound: BoundReference, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run the kernel; the outputs are of the arguments' library and device."""
         executable, launch = bound.kernel, bound.launch
-        passes = executable.spec.passes
-        kinds = tuple((p.kind, p.var.type) for p in passes[0].params)
+        spec = executable.spec
+        kinds = tuple((p.kind, p.var.type) for p in spec.passes[0].params)
         arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
-        xp = (library_of(arrays[0]) if arrays else NUMPY).xp
-        results = [
-            run_procedure(procedure, kinds, arguments, launch.shape, xp)
-            for procedure in executable.procedures
-        ]
-        outputs = executable.spec.outputs
-        return tuple(
-            in_memory(sum_by_halves(results[o.source[0]][o.source[1]], shape, xp), o.type, xp)
-            for o, shape in zip(outputs, launch.results, strict=True)
-        )
+        library = library_of(arrays[0]) if arrays else NUMPY
+        place = device(arrays[0]) if arrays else None
+        xp, results = library.xp, []
+        for at, procedure in enumerate(executable.procedures):
+            sums = _accumulators(launch, at)
+            zeros = [
+                xp.zeros(shape, dtype=library.dtype_of(type.arithmetic), device=place)
+                for type, shape in sums
+            ]
+            own = (*kinds, *(("accumulator", type) for type, _ in sums))
+            results.append(run_procedure(procedure, own, [*arguments, *zeros], launch.shape, xp))
+        outputs = []
+        for o, shape in zip(spec.outputs, launch.results, strict=True):
+            found = results[o.source[0]][o.source[1]]
+            total = found if o.accumulated is not None else sum_by_halves(found, shape, xp)
+            outputs.append(in_memory(total, o.type, xp))
+        return tuple(outputs)
+
+
+def _accumulators(launch: Launch, number: int) -> list[tuple[ScalarType, tuple[int, ...]]]:
+    """Return type and shape of each accumulator of a pass; without dead code all are outputs."""
+    program, spec = launch.spec.passes[number], launch.spec
+    shapes = {
+        program.outputs[o.source[1]]: shape
+        for o, shape in zip(spec.outputs, launch.results, strict=True)
+        if o.source[0] == number
+    }
+    return [(a.var.type, shapes[a.var]) for a in program.accumulators]

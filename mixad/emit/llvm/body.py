@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mixad.emit.llvm.gather import Array, gathered
+from mixad.emit.llvm.gather import Array, add_to_array, gathered
 from mixad.emit.llvm.instructions import emit_op
 from mixad.emit.llvm.stretches import scheduling_boundaries
 from mixad.emit.llvm.text import Dialect, Text, Value
-from mixad.errors import BackendError
 from mixad.kernel.contents import Contents
 from mixad.kernel.cost import BRANCH_COST
 from mixad.scalar.ir import (
@@ -77,6 +76,9 @@ class Body:
         self.stop = stop
         self.values: dict[Var, Value] = {}
         self.arrays: dict[Var, Array] = {}
+        self.accumulators: dict[Var, Array] = {}
+        self.elements = Value("true", BOOL, False)
+        """The lanes that have an element, where the program accumulates."""
         self.mask: Value | None = None
         self.line: Line | None = None
 
@@ -117,7 +119,15 @@ class Body:
                     value = emit_op(self.text, self.dialect, "convert", (value,), s.out.type)
                 self.values[s.out] = value
             case Accumulate():
-                raise BackendError("the CPU backend does not accumulate into indexed arrays")
+                self.accumulate(s)
+
+    def accumulate(self, s: Accumulate) -> None:
+        """Emit an addition to an array, in the type that sums are taken in."""
+        array, value = self.accumulators[s.array], self.value(s.value)
+        if value.type != array.type:
+            value = emit_op(self.text, self.dialect, "convert", (value,), array.type)
+        mask = self.text.both(self.mask, self.elements)
+        add_to_array(self.text, array, list(map(self.value, s.indices)), value, mask)
 
     def leaves_apart(self, s: While) -> bool:
         """Whether lanes can leave a loop at different turns."""

@@ -71,6 +71,18 @@ class Gang:
         full, left = self.is_full(), self._left()
         return self.text.let(f"select i1 {full}, i64 {GANG}, i64 {left}")
 
+    def mask(self) -> Value:
+        """Return which lanes have an element."""
+        text = self.text
+        lanes = ", ".join(f"i64 {k}" for k in range(GANG))
+        numbers = f"<{GANG} x i64> <{lanes}>"
+        first = text.let(f"insertelement <{GANG} x i64> poison, i64 {self.count()}, i64 0")
+        count = text.let(
+            f"shufflevector <{GANG} x i64> {first}, <{GANG} x i64> poison, "
+            f"<{GANG} x i32> zeroinitializer"
+        )
+        return text.value(f"icmp slt {numbers}, {count}", BOOL, True)
+
     def _left(self) -> str:
         return self.text.let(f"sub i64 {self.high}, {self.here}")
 
@@ -213,16 +225,7 @@ class Writer:
 
     def masked(self, value: Value, gang: Gang) -> Value:
         """Return a gang's values with zeros in the lanes beyond its end."""
-        text = self.text
-        lanes = ", ".join(f"i64 {k}" for k in range(GANG))
-        numbers = f"<{GANG} x i64> <{lanes}>"
-        first = text.let(f"insertelement <{GANG} x i64> poison, i64 {gang.count()}, i64 0")
-        count = text.let(
-            f"shufflevector <{GANG} x i64> {first}, <{GANG} x i64> poison, "
-            f"<{GANG} x i32> zeroinitializer"
-        )
-        inside = text.value(f"icmp slt {numbers}, {count}", BOOL, True)
-        return text.select(inside, value, Value("zeroinitializer", value.type, True))
+        return self.text.select(gang.mask(), value, Value("zeroinitializer", value.type, True))
 
 
 class WideStore(Writer):

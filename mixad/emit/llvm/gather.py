@@ -1,8 +1,12 @@
-"""Reading elements of an array at indices that the program computes.
+"""Elements of arrays at indices that the program computes: read, or added to.
 
 Negative indices count from the end, as Python's do.  An index outside is noted in a word of the
 call, for the host to raise an IndexError, and reads an element inside instead.  It also asks the
 kernel to stop: a loop that looks for something in the array would otherwise never find it.
+
+Lanes add one after another, as elements that follow one another may have the same index.  One that
+is switched off, or is outside, adds zero to the first element, which changes no sum: sums begin as
++0.0 and are never -0.0.
 """
 
 from __future__ import annotations
@@ -11,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mixad.emit.llvm.operands import from_memory
-from mixad.emit.llvm.text import GANG, Text, Value, memory_type
+from mixad.emit.llvm.text import GANG, Text, Value, llvm_type, memory_type
 from mixad.scalar.ir import Const
 from mixad.scalar.types import BOOL, I64, ScalarType
 
-__all__ = ["Array", "gathered"]
+__all__ = ["Array", "add_to_array", "gathered"]
 
 
 @dataclass(frozen=True)
@@ -25,14 +29,14 @@ class Array:
     Attributes
     ----------
     number : int
-        Index of the param.
+        Index of the param, or of an output after the params.
     start, outside, stop : str
         Pointers to the first element, to the word that an index outside is noted in, and to that
         which asks the kernel to stop.
     extents, strides : list of str
         Along each axis, elements and bytes.
     type : ScalarType
-        Type of the elements.
+        Type of the elements, of an accumulator that of its sums.
     """
 
     number: int
@@ -49,9 +53,41 @@ def gathered(text: Text, array: Array, indices: Sequence[Value], mask: Value | N
 
     Lanes that a mask switches off read nothing.
     """
-    lanes = any(i.lanes for i in indices)
-    zero = text.const(Const(0, I64))
-    offset, inside = zero, text.const(Const(True, BOOL))
+    offset, inside = _located(text, array, indices, mask)
+    # The first element is there to be read even in an array that has none (`Binding.filled`).
+    offset = text.select(inside, offset, text.const(Const(0, I64)))
+    if not any(i.lanes for i in indices):
+        pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {offset.text}")
+        loaded = text.let(f"load {memory_type(array.type, False)}, ptr {pointer}, align 1")
+        return from_memory(text, loaded, array.type, lanes=False)
+    return from_memory(text, _gang(text, array, offset), array.type, lanes=True)
+
+
+def add_to_array(
+    text: Text, array: Array, indices: Sequence[Value], value: Value, mask: Value
+) -> None:
+    """Emit the addition of a value, of the array's type, for each lane that a mask has."""
+    offset, inside = _located(text, array, indices, mask)
+    is_on = text.both(mask, inside)
+    zero = Value("zeroinitializer", array.type, True)
+    value = text.select(is_on, text.splat(value), zero)
+    element, align = llvm_type(array.type, False), array.type.itemsize
+    plus = "fadd" if array.type.is_float else "add"
+    offset = text.select(is_on if offset.lanes else inside, offset, text.const(Const(0, I64)))
+    for lane in range(GANG):
+        at = text.let(f"extractelement {offset}, i64 {lane}") if offset.lanes else offset.text
+        pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {at}")
+        own = text.let(f"extractelement {value}, i64 {lane}")
+        old = text.let(f"load {element}, ptr {pointer}, align {align}")
+        new = text.let(f"{plus} {element} {old}, {own}")
+        text.add(f"store {element} {new}, ptr {pointer}, align {align}")
+
+
+def _located(
+    text: Text, array: Array, indices: Sequence[Value], mask: Value | None
+) -> tuple[Value, Value]:
+    """Return the offset of an element in bytes, and whether it is inside; note where it is not."""
+    offset, inside = text.const(Const(0, I64)), text.const(Const(True, BOOL))
     for index, extent, stride in zip(indices, array.extents, array.strides, strict=True):
         size = Value(extent, I64, False)
         counted = _from_start(text, index, size)
@@ -59,13 +95,7 @@ def gathered(text: Text, array: Array, indices: Sequence[Value], mask: Value | N
         moved = _arithmetic(text, "mul", counted, Value(stride, I64, False))
         offset = _arithmetic(text, "add", offset, moved)
     _note_outside(text, array, inside, mask)
-    # The first element is there to be read even in an array that has none (`Binding.filled`).
-    offset = text.select(inside, offset, zero)
-    if not lanes:
-        pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {offset.text}")
-        loaded = text.let(f"load {memory_type(array.type, False)}, ptr {pointer}, align 1")
-        return from_memory(text, loaded, array.type, lanes=False)
-    return from_memory(text, _gang(text, array, offset), array.type, lanes=True)
+    return offset, inside
 
 
 def _from_start(text: Text, index: Value, extent: Value) -> Value:

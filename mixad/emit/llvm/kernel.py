@@ -14,7 +14,7 @@ from functools import partial
 
 from mixad.emit.llvm.abreast import AbreastWriter
 from mixad.emit.llvm.body import Body
-from mixad.emit.llvm.combine import Place, Writer, writer_for
+from mixad.emit.llvm.combine import Gang, Place, Writer, writer_for
 from mixad.emit.llvm.folds import ColumnReader, Folded, SegmentSum, StagedReader
 from mixad.emit.llvm.gangs import gang_loop
 from mixad.emit.llvm.gather import Array
@@ -26,9 +26,9 @@ from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
 from mixad.kernel.folding import FOLDED
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
-from mixad.kernel.tiling import BLOCK, combine_of
+from mixad.kernel.tiling import BLOCK, accumulator, combine_of
 from mixad.kernel.varying import varying_vars
-from mixad.scalar.ir import Program
+from mixad.scalar.ir import Const, Program
 
 __all__ = ["emit_kernel"]
 
@@ -64,8 +64,14 @@ class _Kernel:
         """Emit the whole function."""
         self.load_arguments()
         text = self.text
-        with text.counting("%begin", "%end", stop=self.stop) as tile:
-            self.tile(self.place(tile))
+        if self.spec.accumulates:
+            with text.counting("%begin", "%end", stop=self.stop) as slab:
+                self.begin_slab(slab)
+                with text.counting(*self.slab_range(slab), stop=self.stop) as tile:
+                    self.tile(self.place(tile))
+        else:
+            with text.counting("%begin", "%end", stop=self.stop) as tile:
+                self.tile(self.place(tile))
         if self.spec.streaming:  # stores past the cache are seen by other threads after a fence
             text.add("fence seq_cst")
         text.add("ret void")
@@ -102,13 +108,21 @@ class _Kernel:
                     at = self.text.let(f"getelementptr i64, ptr %arguments, i64 {params[k]}")
                     type = self.spec.passes[0].params[k].var.type
                     self.uniforms[k] = scalar_at(self.text, at, type)
-        self.writers = [
-            self.writer(output, self.argument(at, "ptr"))
-            for at, output in zip(block.outputs, self.spec.outputs, strict=True)
-        ]
-        self.parts = {
-            k: writer.start for k, writer in enumerate(self.writers) if self.spec.outputs[k].is_part
+        outputs = zip(block.outputs, self.spec.outputs, strict=True)
+        self.writers = {
+            k: self.writer(output, self.argument(at, "ptr"))
+            for k, (at, output) in enumerate(outputs)
+            if output.accumulated is None
         }
+        self.parts = {
+            k: writer.start for k, writer in self.writers.items() if self.spec.outputs[k].is_part
+        }
+        self.sums = {
+            k: self.accumulator(k, output)
+            for k, output in enumerate(self.spec.outputs)
+            if output.accumulated is not None
+        }
+        self.copies: dict[int, Array] = {}
 
     def folded_axes(self) -> Folded:
         """Load what the axes are that a row is made of."""
@@ -152,6 +166,42 @@ class _Kernel:
             type=operand.type,
         )
 
+    def accumulator(self, output: int, spec: Output) -> tuple[Array, str]:
+        """Load what adding to an accumulator takes; return it and the bytes of a slab's copy."""
+        block, text, type = self.block, self.text, accumulator(spec.type)
+        axes = range(spec.accumulated or 0)
+        extents = [self.argument(block.accumulator_extent(output, a)) for a in axes]
+        size, strides = str(type.itemsize), [""] * len(axes)
+        for axis in reversed(axes):
+            strides[axis] = size
+            size = text.let(f"mul i64 {size}, {extents[axis]}")
+        array = Array(
+            number=len(self.spec.operands) + output,
+            start=self.argument(block.outputs[output], "ptr"),
+            extents=extents,
+            strides=strides,
+            outside=self.argument(block.OUTSIDE, "ptr"),
+            stop=self.stop,
+            type=type,
+        )
+        return array, size
+
+    # -- slabs -------------------------------------------------------------------------------------
+
+    def begin_slab(self, slab: str) -> None:
+        """Add to the slab's own copies from here on."""
+        for k, (array, size) in self.sums.items():
+            offset = self.text.let(f"mul i64 {slab}, {size}")
+            start = self.text.let(f"getelementptr i8, ptr {array.start}, i64 {offset}")
+            self.copies[k] = replace(array, start=start)
+
+    def slab_range(self, slab: str) -> tuple[str, str]:
+        """Return a slab's first tile, and where its tiles end."""
+        count = self.argument(self.block.slab)
+        first = self.text.let(f"mul i64 {slab}, {count}")
+        end = self.text.let(f"add i64 {first}, {count}")
+        return first, self.least(end, self.argument(self.block.tiles))
+
     # -- the loop nest ---------------------------------------------------------------------------
 
     def place(self, tile: str) -> Place:
@@ -170,7 +220,7 @@ class _Kernel:
 
     def tile(self, place: Place) -> None:
         """Emit the rows of a tile."""
-        for writer in self.writers:
+        for writer in self.writers.values():
             writer.begin_tile(place)
         first, end = ("0", "1") if self.spec.rank == 1 else self.row_range(place)
         if self.folded is not None:
@@ -180,7 +230,7 @@ class _Kernel:
         else:
             with self.text.counting(first, end) as row:
                 self.row(place, row)
-        for writer in self.writers:
+        for writer in self.writers.values():
             writer.end_tile(place)
 
     def row_range(self, place: Place) -> tuple[str, str]:
@@ -201,14 +251,14 @@ class _Kernel:
         for k, reader in self.readers.items():
             if not isinstance(reader, StagedReader):
                 reader.begin_row(self.row_start(k, indices))
-        for k, writer in enumerate(self.writers):
+        for k, writer in self.writers.items():
             if k in self.parts:
                 writer.row = self.walked(self.parts[k], indices, partial(block.part_stride, k))
             else:
                 writer.begin_row(place, row)
         for index, program in enumerate(self.spec.passes):
             self.gangs(index, program, place)
-        for writer in self.writers:
+        for writer in self.writers.values():
             writer.end_row(place, row)
 
     def row_place(self, place: Place, row: str, indices: list[str]) -> Place:
@@ -262,7 +312,7 @@ class _Kernel:
             k: {at: result for at, (number, result) in enumerate(o.sources) if number == index}
             for k, o in enumerate(self.spec.outputs)
         }
-        writers = {k: w for k, w in enumerate(self.writers) if sources[k]}
+        writers = {k: w for k, w in self.writers.items() if sources[k]}
         readers = [r for r in self.readers.values() if r.streams]
         stored = [w for w in writers.values() if w.streams]
         with gang_loop(self.text, place, readers, stored) as (gang, bases):
@@ -271,10 +321,23 @@ class _Kernel:
                 in_memory = reader.streams and not isinstance(reader, StagedReader)
                 if index == 0 and in_memory and self.walks_columns:
                     self.fetch_below(k, reader)
-            values = self.body(program).block(program.body)
+            body = self.body(program)
+            self.connect_accumulators(body, index, program, gang)
+            values = body.block(program.body)
             for k, writer in writers.items():
                 own = {at: self.stored(values[r], writer) for at, r in sources[k].items()}
                 writer.take(own, place, gang, bases.get(writer))
+
+    def connect_accumulators(self, body: Body, index: int, program: Program, gang: Gang) -> None:
+        """Let a pass add to the accumulators among its outputs; as values they are nothing."""
+        for k, copy in self.copies.items():
+            number, result = self.spec.outputs[k].source
+            if number == index:
+                added = program.accumulator(result)
+                assert added is not None
+                body.accumulators[added.var] = copy
+                body.values[added.var] = self.text.const(Const(0, added.var.type))
+                body.elements = gang.mask()
 
     def fetch_below(self, param: int, reader: Reader) -> None:
         """Ask for the elements below a gang: memory is read ahead along rows only."""

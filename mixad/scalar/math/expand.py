@@ -72,7 +72,7 @@ def expand(
     """
     program = widened(program)
     builder = _SharingBuilder(program.name, native)
-    names: dict[Var, Atom] = {**builder.copy_params(program.params)}
+    names = builder.declare(program)
     return builder.finish(builder.copy(program.body, names, builder.expanded))
 
 

@@ -338,10 +338,6 @@ def _index(frame: Frame, node: ast.expr) -> Atom:
     index = frame.scalar(node)
     if not index.atom.type.is_integer:
         raise frame.type_error(node, f"an index is an integer, not {index.typed}", "use int(...)")
-    if isinstance(index.atom, Const) and index.atom.value < 0:
-        raise frame.error(
-            node, "an index from the end needs the array's size", "count from the start"
-        )
     return index.atom
 
 

@@ -63,7 +63,7 @@ def test_an_if_inside_a_branch_is_not_used_outside():
 
 def test_branches_that_accumulate_are_not_merged():
     b = Builder("f")
-    x, a = b.param("x", F64), b.array_param("a", ArrayType(F64, 1))
+    x, a = b.param("x", F64), b.accumulator("a", ArrayType(F64, 1))
 
     def scattered():
         b.accumulate(a, b.const(0, I32), value=x)
@@ -71,7 +71,7 @@ def test_branches_that_accumulate_are_not_merged():
 
     for _ in range(2):
         b.if_(b.op("lt", x, b.const(0.0, F64)), scattered, lambda: [x])
-    program = expand(verify(b.finish([x])))
+    program = expand(verify(b.finish([x, a])))
     assert sum(isinstance(s, If) for s in program.body.statements) == 2
 
 

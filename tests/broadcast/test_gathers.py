@@ -1,0 +1,322 @@
+"""Arrays that are read by index inside a kernel, and gradients with respect to them."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import mixad
+from mixad.errors import BackendError, KernelGradientError, KernelIndexError
+
+RNG = np.random.default_rng(0)
+BACKENDS = ["cpu", "reference"]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+def interpolate(table, x, backend=None):
+    """Interpolate in a table, in a way of its own below 1; the last element counts from the end."""
+
+    @mixad.broadcast(backend=backend)
+    def interpolated(x):
+        if x < 1.0:
+            return table[-1] * x
+        k = int(x)
+        w = x - k
+        return table[k] * table[k] * (1 - w) + np.sin(table[k + 1]) * w
+
+    return interpolated(x)
+
+
+def by_numpy(table, x):
+    """Compute the same, and the gradients of its sum."""
+    k = np.maximum(x.astype(int), 1)
+    w, low = x - k, x < 1.0
+    left, right = table[k], table[k + 1]
+    value = np.where(low, table[-1] * x, left * left * (1 - w) + np.sin(right) * w)
+    by_x = np.where(low, table[-1], np.sin(right) - left * left)
+    by_table = np.zeros_like(table)
+    np.add.at(by_table, k, np.where(low, 0, 2 * left * (1 - w)))
+    np.add.at(by_table, k + 1, np.where(low, 0, np.cos(right) * w))
+    by_table[-1] += x[low].sum()
+    return value, by_table, by_x
+
+
+def difference(f, x, along, eps=1e-6):
+    return (f(x + eps * along) - f(x - eps * along)) / (2 * eps)
+
+
+TABLE, X = RNG.random(9), RNG.random(100) * 7.9
+ALONG, ALONG_X = RNG.standard_normal(9), RNG.standard_normal(100)
+
+
+# -- first derivatives -----------------------------------------------------------------------------
+
+
+def test_gradients_of_a_table_and_of_where_it_is_read(backend):
+    value, by_table, by_x = by_numpy(TABLE, X)
+
+    def f(table, x):
+        return interpolate(table, x, backend).sum()
+
+    for _ in range(3):  # recorded, then by the plan that it was found to have
+        got, grads = mixad.value_and_grad(f, argnums=(0, 1))(TABLE, X)
+        np.testing.assert_allclose(got, value.sum(), rtol=1e-14)
+        np.testing.assert_allclose(grads[0], by_table, rtol=1e-13)
+        np.testing.assert_allclose(grads[1], by_x, rtol=1e-13)
+
+
+def test_cotangents_weigh_what_is_added(backend):
+    _, pullback = mixad.vjp(partial(interpolate, backend=backend), TABLE, X)
+    _, by_table, _ = by_numpy(TABLE, X[:1])
+    found, _ = pullback(np.eye(1, 100)[0])
+    np.testing.assert_allclose(found, by_table, rtol=1e-13)
+
+
+def test_tangents_of_a_table_are_read_where_it_is(backend):
+    f = partial(interpolate, backend=backend)
+    value, tangent = mixad.jvp(f, (TABLE, X), (ALONG, ALONG_X))
+    by_differences = difference(lambda t: f(TABLE + t * ALONG, X + t * ALONG_X), 0.0, 1.0)
+    np.testing.assert_allclose(value, by_numpy(TABLE, X)[0], rtol=1e-14)
+    np.testing.assert_allclose(tangent, by_differences, atol=1e-8)
+
+
+@pytest.mark.parametrize("type", ["f2", "f4"])
+def test_sums_of_a_narrow_table_keep_their_digits(type):
+    table, k = np.ones(2, type), np.zeros(5000, "i4")
+
+    def read(table):
+        return mixad.broadcast(lambda k: table[k])(k)
+
+    (grad,) = mixad.vjp(read, table)[1](np.ones(5000, type))
+    assert grad.dtype == type
+    np.testing.assert_array_equal(grad, [5000, 0])
+
+
+def test_a_grid_is_read_by_several_indices_and_by_its_strides(backend):
+    grid = RNG.random((6, 4, 3)).transpose(1, 0, 2)[:, ::2]
+    k, j = RNG.integers(-4, 4, 50), RNG.integers(0, 3, (2, 50))
+    weights = RNG.random((2, 50))
+
+    def f(grid):
+        read = mixad.broadcast(lambda k, j: grid[k, j, 1] * grid[k, j, 0], backend=backend)
+        return (read(k, j) * weights).sum()
+
+    expected = np.zeros(grid.shape)
+    np.add.at(expected[..., 1], (k, j), grid[k, j, 0] * weights)
+    np.add.at(expected[..., 0], (k, j), grid[k, j, 1] * weights)
+    np.testing.assert_allclose(mixad.grad(f)(grid), expected, rtol=1e-13)
+
+
+def test_more_reads_than_a_chunk_carries(backend):
+    k = RNG.integers(0, 9, 40)
+
+    def f(table):
+        @mixad.broadcast(backend=backend)
+        def product(k):
+            total = 1.0
+            for step in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11):
+                total = total * table[(k + step) % 9]
+            return total
+
+        return product(k).sum()
+
+    at = (k[:, None] + np.arange(12)) % 9
+    expected = np.zeros(9)
+    np.add.at(expected, at, TABLE[at].prod(-1, keepdims=True) / TABLE[at])
+    np.testing.assert_allclose(mixad.grad(f)(TABLE), expected, rtol=1e-12)
+
+
+def test_a_complex_table():
+    table = RNG.random(5) + 1j * RNG.random(5)
+    k = RNG.integers(0, 5, 30)
+
+    def f(table):
+        return mixad.broadcast(lambda k: abs(table[k] * table[k]) ** 2)(k).sum()
+
+    expected = np.zeros(5, complex)
+    np.add.at(expected, k, 4 * np.abs(table[k]) ** 2 * table[k])
+    np.testing.assert_allclose(mixad.grad(f)(table), expected, rtol=1e-13)
+
+
+def test_whole_numbers_and_truths_in_tables_have_no_gradient():
+    order, is_on = np.array([2, 0, 1]), np.array([True, False, True])
+
+    def f(table):
+        return mixad.broadcast(lambda k: table[order[k]] if is_on[k] else 0.0)(np.arange(3)).sum()
+
+    np.testing.assert_array_equal(mixad.grad(f)(np.ones(3)), [0, 1, 1])
+    with pytest.raises(TypeError):
+        mixad.grad(lambda order: mixad.broadcast(lambda k: order[k] * 1.0)(np.arange(3)).sum())(
+            order
+        )
+
+
+def test_what_only_comparisons_look_at_has_no_derivative():
+    """A binary search: its reads are inside a loop, and decide an index alone."""
+    knots = np.sort(RNG.random(33))
+    x = RNG.uniform(knots[0], knots[-1], 200)
+
+    def f(knots, values, x):
+        @mixad.broadcast
+        def interpolated(x):
+            low, high = 0, 32
+            while high - low > 1:
+                middle = (low + high) // 2
+                if knots[middle] <= x:
+                    low = middle
+                else:
+                    high = middle
+            w = (x - knots[low]) / (knots[low + 1] - knots[low])
+            return values[low] * (1 - w) + values[low + 1] * w
+
+        return interpolated(x).sum()
+
+    values = RNG.random(33)
+    np.testing.assert_allclose(f(knots, values, x), np.interp(x, knots, values).sum(), rtol=1e-13)
+    by_knots, by_values = mixad.grad(f, argnums=(0, 1))(knots, values, x)
+    at = np.searchsorted(knots, x, side="right") - 1
+    w = (x - knots[at]) / (knots[at + 1] - knots[at])
+    expected, slope = np.zeros(33), (values[at + 1] - values[at]) / (knots[at + 1] - knots[at])
+    np.add.at(expected, at, 1 - w)
+    np.add.at(expected, at + 1, w)
+    np.testing.assert_allclose(by_values, expected, rtol=1e-11)
+    expected = np.zeros(33)
+    np.add.at(expected, at, -slope * (1 - w))
+    np.add.at(expected, at + 1, -slope * w)
+    np.testing.assert_allclose(by_knots, expected, rtol=1e-9, atol=1e-9)
+
+
+# -- arrays on their way ---------------------------------------------------------------------------
+
+
+def around(table, x, backend):
+    """Return the sum of a program with operations before and after the read."""
+    squared = np.sin(table) * 2.0
+    return (np.exp(interpolate(squared, x * 0.9, backend)) * x).sum() + (squared * squared).sum()
+
+
+def of_one_shape(table, x, backend):
+    """Return the same where the table and what reads it have one shape: they are not fused."""
+    squared = np.sin(table) * 2.0
+    return (interpolate(squared, x + 0 * table, backend) * squared).sum()
+
+
+@pytest.mark.parametrize(("f", "count"), [(around, 100), (of_one_shape, 9)])
+def test_a_table_that_is_computed_before(f, count, backend):
+    f, x = partial(f, backend=backend), X[:count]
+    for _ in range(3):
+        by_table, by_x = mixad.grad(f, argnums=(0, 1))(TABLE, x)
+        expected = difference(lambda t: f(t, x), TABLE, ALONG)
+        np.testing.assert_allclose(by_table @ ALONG, expected, rtol=1e-7)
+        expected = difference(lambda x: f(TABLE, x), x, ALONG_X[:count])
+        np.testing.assert_allclose(by_x @ ALONG_X[:count], expected, rtol=1e-7)
+
+
+def test_a_table_of_another_length_has_a_gradient_of_its_own():
+    def f(table):
+        return interpolate(table, X[:5] * 0.4).sum()
+
+    for length in (9, 12, 9):
+        table = RNG.random(length)
+        expected = difference(f, table, np.ones(length))
+        np.testing.assert_allclose(mixad.grad(f)(table).sum(), expected, rtol=1e-7)
+
+
+def test_no_element_reads_anything():
+    grad = mixad.grad(lambda table: interpolate(table, np.zeros(0)).sum())(TABLE)
+    np.testing.assert_array_equal(grad, np.zeros(9))
+
+
+def test_a_table_without_elements_that_nothing_reads(backend):
+    def f(table):
+        read = mixad.broadcast(lambda x: table[int(x)] if x > 0 else x, backend=backend)
+        return read(-X).sum()
+
+    np.testing.assert_array_equal(mixad.grad(f)(np.zeros(0)), np.zeros(0))
+
+
+# -- second derivatives ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("f", "count"), [(around, 100), (of_one_shape, 9)])
+def test_second_derivatives_in_every_order(f, count, backend):
+    f, x = partial(f, backend=backend), X[:count]
+
+    def gradient(table):
+        return mixad.grad(f)(table, x)
+
+    expected = difference(gradient, TABLE, ALONG)
+    _, forward = mixad.jvp(gradient, (TABLE,), (ALONG,))
+    backward = mixad.grad(lambda table: (gradient(table) * ALONG).sum())(TABLE)
+    of_tangents = mixad.grad(lambda table: mixad.jvp(f, (table, x), (ALONG, 0 * x))[1])(TABLE)
+    for found in (forward, backward, of_tangents):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_mixed_second_derivatives(backend):
+    f, along_x = partial(around, backend=backend), ALONG_X
+
+    def by_table(x):
+        return mixad.grad(f)(TABLE, x)
+
+    expected = difference(by_table, X, along_x)
+    _, found = mixad.jvp(by_table, (X,), (along_x,))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+    def by_x(table):
+        return (mixad.grad(f, argnums=(1,))(table, X)[0] * along_x).sum()
+
+    np.testing.assert_allclose(mixad.grad(by_x)(TABLE), expected, rtol=1e-5, atol=1e-6)
+
+
+# -- indices outside -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [9, -10, 2**40])
+@pytest.mark.parametrize("at", [0, 17, 99])
+def test_an_index_outside_names_array_shape_and_line(wrong, at, backend):
+    k = RNG.integers(-9, 9, 100)
+    k[at] = wrong
+
+    def f(table):
+        return mixad.broadcast(lambda k: table[k] * 2.0, backend=backend)(k).sum()
+
+    for _ in range(2):
+        with pytest.raises(KernelIndexError, match="'table' of shape") as error:
+            mixad.grad(f)(TABLE)
+        assert f"element ({at},): index {wrong} is outside 'table' of shape (9,)" in str(
+            error.value
+        )
+        assert "table[k] * 2.0" in str(error.value)
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+def test_partials_are_not_stored():
+    def f(table):
+        return mixad.broadcast(lambda k: table[k], placement="forward")(np.arange(3)).sum()
+
+    with pytest.raises(KernelGradientError, match="'table', which is read by index"):
+        mixad.grad(f)(TABLE)
+
+
+def test_a_backend_that_does_not_accumulate_refuses():
+    class Other:
+        name = "other"
+
+    from mixad.backends.checks import check_writes
+    from mixad.kernel.spec import OutputRequest
+    from mixad.scalar.build import Builder
+    from mixad.scalar.ir import ArrayType
+    from mixad.scalar.types import F64, I64
+
+    b = Builder("f")
+    n, sums = b.param("n", I64), b.accumulator("table", ArrayType(F64, 1))
+    b.accumulate(sums, n, value=b.const(1.0, F64))
+    with pytest.raises(BackendError, match="'other' does not compute the gradient of the array"):
+        check_writes(Other(), (b.finish([sums]),), [OutputRequest(0, 0, (3,))], {})
