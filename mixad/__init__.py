@@ -1,6 +1,7 @@
 """mixad: reverse mode over the program, forward mode inside every broadcast.
 
-`broadcast` makes a kernel of a scalar function.  Transforms differentiate functions that call
+`broadcast` makes a kernel of a scalar function; `Array` annotates arguments that it takes whole.
+Transforms differentiate functions that call
 kernels: `grad`, `value_and_grad`, `vjp` and `value_and_vjp` backward, `jvp` and `linearize`
 forward, `jacobian` and `hessian` either way.  `stop_gradient` takes a value out of them;
 `checkpoint`, `custom_vjp` and `custom_jvp` say how a function is differentiated, `scalar_rule` how
@@ -17,6 +18,7 @@ from mixad.constructs.branches import cond, switch
 from mixad.constructs.loops import fori_loop, map, scan, while_loop
 from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
+from mixad.scalar.parse.whole_arrays import Array
 from mixad.transforms.checkpointing import checkpoint
 from mixad.transforms.custom_jvp import custom_jvp
 from mixad.transforms.custom_vjp import custom_vjp
@@ -28,6 +30,7 @@ from mixad.transforms.recording import tape
 from mixad.version import __version__
 
 __all__ = [
+    "Array",
     "BroadcastFunction",
     "DualChunk",
     "ScalarRule",

@@ -28,10 +28,12 @@ def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Lea
     if wrt is None:
         arrays = [leaf for leaf in own if any(params[i].kind == "lane" for i in leaf.params)]
         return arrays or own
-    single = (Leaf(p.name, i, (), 1, is_complex=False) for i, p in enumerate(params))
+    scalars = (i for i, p in enumerate(params) if p.kind != "array")
+    single = (Leaf(params[i].name, i, (), 1, is_complex=False) for i in scalars)
     known = {leaf.name: leaf for leaf in single if _is_of_floats(parsed, values, leaf)}
     known |= {leaf.name: leaf for leaf in own}
     names = _listed(wrt)
+    _refuse_arrays(parsed, names)
     found = [_named(name, known, own) for name in names]
     unknown = [name for name, leaves in zip(names, found, strict=True) if not leaves]
     if unknown:
@@ -68,6 +70,17 @@ def real_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]
     return leaves
 
 
+def _refuse_arrays(parsed: Parsed, names: Sequence[str]) -> None:
+    """Refuse arrays that are read by index: an element has no partials with respect to all."""
+    for param in parsed.program.params:
+        if param.kind == "array" and param.name.partition(".")[0] in names:
+            raise KernelGradientError(
+                f"{parsed.program.name}: there are no partials with respect to {param.name!r}, an "
+                "array that is read by index: each element reads others of it",
+                hint="take its gradient with mixad.grad, vjp or jvp, or pass what is read of it",
+            )
+
+
 def _outside(parsed: Parsed, known: dict[str, Leaf]) -> list[str]:
     """Return the names among those known that are no arguments'."""
     first = parsed.leaves[-1].params.stop if parsed.leaves else 0
@@ -82,8 +95,8 @@ def _named(name: str, known: dict[str, Leaf], own: Sequence[Leaf]) -> list[Leaf]
 
 
 def _is_of_floats(parsed: Parsed, values: Sequence[Any], leaf: Leaf) -> bool:
-    params = parsed.program.params
-    return all(_is_float(params[i].var.type, values[i]) for i in leaf.params)
+    params = [(parsed.program.params[i], values[i]) for i in leaf.params]
+    return all(p.kind != "array" and _is_float(p.var.type, value) for p, value in params)
 
 
 def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:

@@ -248,6 +248,22 @@ class Specialiser:
         self.source: FunctionSource = read_function(function)
         self._known = _programs_of(self.source.function.__code__)
         self._calls: dict[tuple[Hashable, ...], PreparedCall] = {}
+        parameters = enumerate(self.source.parameters)
+        self._whole = tuple([i for i, name in parameters if name in self.source.whole])
+
+    def _ranks(self, values: Sequence[Any]) -> tuple[int, ...]:
+        """Return how many axes the arguments have that are passed whole; others are refused."""
+        return tuple([self._rank(self.source.parameters[i], values[i]) for i in self._whole])
+
+    def _rank(self, name: str, value: Any) -> int:
+        is_number = isinstance(value, Tracer) and value.kind.weak
+        if is_number or not (isinstance(value, Tracer) or is_array(value)) or not value.ndim:
+            raise KernelTypeError(
+                f"{self.source.name}: argument {name!r} is annotated as mixad.Array, and is a "
+                f"{type(value).__name__}{'' if is_number else _without_axes(value)}",
+                hint="pass an array with axes, or leave out the annotation",
+            )
+        return int(value.ndim)
 
     def check_signature(self) -> None:
         """Raise if the signature does not have one core for each parameter."""
@@ -264,6 +280,8 @@ class Specialiser:
         key = tuple([DESCRIPTIONS.get(type(arg), _describe_other)(arg) for arg in args])
         if self._signature is not None:
             key += tuple([getattr(arg, "shape", ()) for arg in args])
+        elif self._whole:
+            key += self._ranks(args)
         call = None if kwargs else self._calls.get(key)
         if call is not None:
             captures = call.guard.captures()  # type: ignore[union-attr]
@@ -287,9 +305,10 @@ class Specialiser:
         except TypeError as error:
             raise TypeError(f"{self.source.name}() {error}") from None
         compound, is_all = None, len(values) == len(args)  # no parameter has its default
+        ranks = self._ranks(values) if self._whole else ()
         if self._signature is not None or is_structured(values):
             values, compound = self._taken_apart(values)
-        key = (*map(_kind, values), snapshot.key, default_dtypes(), self._implicit, compound)
+        key = (*map(_kind, values), snapshot.key, default_dtypes(), self._implicit, compound, ranks)
         found = self._known.get(key)
         if isinstance(found, dict):
             found = self._known.get((key, *snapshot.integers(found)))
@@ -377,7 +396,13 @@ class Specialiser:
                 f"{self.source.name}: argument {name!r} is a {type(value).__name__}",
                 hint=_in_place_of(value),
             )
+        if name in self.source.whole and argument.rank:
+            return replace(argument, kind="array")
         return argument
+
+
+def _without_axes(value: Any) -> str:
+    return " without axes" if hasattr(value, "ndim") else ""
 
 
 def _in_place_of(value: Any) -> str:

@@ -25,7 +25,8 @@ from mixad.scalar.types import F64, ScalarType
 
 __all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "MAX_SLABS", "Combine", "Tiling",
            "accumulator", "combine_of", "is_left_whole", "padded_columns", "partial_shape",
-           "slab_limit", "slab_tiles", "tile_blocks", "tile_count", "tile_rows", "tile_runs"]  # fmt: skip
+           "slab_limit", "slab_tiles", "tile_blocks", "tile_count", "tile_rows",
+           "tile_runs"]  # fmt: skip
 
 GANG = 16
 """Elements that go through a kernel together on every CPU: no result depends on the width."""

@@ -1,12 +1,13 @@
 """Arrays that are read by index inside a kernel, and gradients with respect to them."""
 
+import pickle
 from functools import partial
 
 import numpy as np
 import pytest
 
 import mixad
-from mixad.errors import BackendError, KernelGradientError, KernelIndexError
+from mixad.errors import BackendError, KernelGradientError, KernelIndexError, KernelTypeError
 
 RNG = np.random.default_rng(0)
 BACKENDS = ["cpu", "reference"]
@@ -188,6 +189,132 @@ def test_what_only_comparisons_look_at_has_no_derivative():
     np.add.at(expected, at, -slope * (1 - w))
     np.add.at(expected, at + 1, -slope * w)
     np.testing.assert_allclose(by_knots, expected, rtol=1e-9, atol=1e-9)
+
+
+# -- arguments that are passed whole ---------------------------------------------------------------
+
+
+@mixad.broadcast
+def energy(pos: mixad.Array, i, j):
+    """Return the Lennard-Jones energy of pairs of atoms."""
+    x = pos[i, 0] - pos[j, 0]
+    y = pos[i, 1] - pos[j, 1]
+    z = pos[i, 2] - pos[j, 2]
+    r2 = x * x + y * y + z * z
+    s = 1.0 / (r2 * r2 * r2)
+    return 4.0 * (s * s - s)
+
+
+GRID = np.stack(np.meshgrid(*[np.arange(3.0)] * 3), -1).reshape(-1, 3)
+POS = GRID * 1.2 + RNG.random((27, 3)) * 0.1
+FIRST, SECOND = np.triu_indices(27, 1)
+
+
+def forces(pos):
+    d = pos[FIRST] - pos[SECOND]
+    r2 = (d * d).sum(-1)
+    weights = (4 * (-12 / r2**7 + 6 / r2**4))[:, None] * d
+    total = np.zeros_like(pos)
+    np.add.at(total, FIRST, weights)
+    np.subtract.at(total, SECOND, weights)
+    return total
+
+
+def test_forces_are_the_gradient_of_the_energy(backend):
+    kernel = energy.with_options(backend=backend)
+    for _ in range(3):
+        found = mixad.grad(lambda pos: kernel(pos, FIRST, SECOND).sum())(POS)
+        np.testing.assert_allclose(found, forces(POS), rtol=1e-9, atol=1e-11)
+
+
+def test_products_with_the_hessian_of_the_energy():
+    along = RNG.standard_normal(POS.shape)
+    found = mixad.hvp(lambda pos: energy(pos, FIRST, SECOND).sum(), (POS,), (along,))
+    expected = difference(forces, POS, along)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_whole_array_is_not_broadcast():
+    read = mixad.broadcast(whole)
+    assert read(np.ones((5, 3)), np.arange(2)).shape == (2,)
+    assert read(np.ones((1, 3)), np.zeros((4, 2), int)).shape == (4, 2)
+
+
+def whole(a: mixad.Array, k):
+    return a[k, -1] * 2.0
+
+
+def test_arrays_of_other_ranks_are_other_programs():
+    @mixad.broadcast
+    def first(a: mixad.Array, k):
+        return second(a, k)
+
+    def second(a, k):
+        return a[k]
+
+    np.testing.assert_array_equal(first(np.arange(3.0), [2, 0][0]), 2.0)
+    with pytest.raises(KernelTypeError, match="'a' has 2 axes, it is indexed by 1"):
+        first(np.ones((3, 2)), 2)
+    with pytest.raises(KernelTypeError, match="'a' has 2 axes, it is indexed by 1"):
+        mixad.grad(lambda a: first(a, np.arange(2)).sum())(np.ones((3, 2)))
+    grad = mixad.grad(lambda a: first(a, np.arange(2)).sum())(np.ones(3))
+    np.testing.assert_array_equal(grad, [1, 1, 0])
+
+
+def test_annotations_may_be_text():
+    Whole = mixad.Array
+
+    def read(a: "mixad.Array", b: "Whole", c: "Whole2", k: "int"):
+        return a[k] * b[k] + c[k] * (Whole is None)
+
+    np.testing.assert_array_equal(mixad.broadcast(read)(X, X, X, np.arange(3)), X[:3] ** 2)
+
+
+Whole2 = mixad.Array
+
+
+def test_a_complex_whole_array():
+    a, k = RNG.random(4) + 1j * RNG.random(4), RNG.integers(0, 4, 10)
+    squared = mixad.broadcast(conjugate_product)
+    grad = mixad.grad(lambda a: squared(a, k).sum())(a)
+    np.testing.assert_allclose(grad, 2 * a * np.bincount(k, minlength=4), rtol=1e-14)
+
+
+def conjugate_product(a: mixad.Array, k):
+    return (a[k] * a[k].conjugate()).real
+
+
+@pytest.mark.parametrize("wrong", [2.0, np.float64(1.0), np.asarray(1.0), [1.0], (POS,), None])
+def test_what_is_no_array_with_axes_is_refused(wrong):
+    with pytest.raises(KernelTypeError, match="argument 'pos' is annotated as mixad"):
+        energy(wrong, FIRST, SECOND)
+
+
+def test_an_array_that_is_passed_whole_is_no_number():
+    def doubled(a: mixad.Array):
+        return a * 2.0
+
+    with pytest.raises(KernelTypeError, match="`a` is an array of f64 that is read by index"):
+        mixad.broadcast(doubled)(X)
+
+
+@pytest.mark.parametrize("ask", ["duals", "jacobian", "value_and_jacobian"])
+def test_partials_with_respect_to_a_whole_array_are_refused(ask):
+    with pytest.raises(KernelGradientError, match="no partials with respect to 'pos', an array"):
+        getattr(energy, ask)(POS, FIRST, SECOND, wrt="pos")
+
+
+def test_partials_with_respect_to_numbers_beside_a_whole_array():
+    def scaled(a: mixad.Array, k, x):
+        return a[k] * x * x
+
+    found = mixad.broadcast(scaled).duals(TABLE, np.arange(3), X[:3])
+    np.testing.assert_allclose(found.partials["x"], 2 * TABLE[:3] * X[:3])
+
+
+def test_a_pickled_kernel_takes_the_same_arrays_whole():
+    found = pickle.loads(pickle.dumps(mixad.broadcast(whole)))
+    np.testing.assert_array_equal(found(POS, np.arange(3)), POS[:3, -1] * 2.0)
 
 
 # -- arrays on their way ---------------------------------------------------------------------------

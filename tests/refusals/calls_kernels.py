@@ -148,6 +148,29 @@ def refuse_stored_partials_of_array():
 
 
 @refused("""
+KernelGradientError: read: there are no partials with respect to 'table', an array that is read by \
+index: each element reads others of it
+  Instead: take its gradient with mixad.grad, vjp or jvp, or pass what is read of it
+""")
+def refuse_partials_of_array():
+    def read(table: mixad.Array, i):
+        return table[i]
+
+    mixad.broadcast(read).duals(X, np.asarray([0, 1]), wrt="table")
+
+
+@refused("""
+KernelTypeError: read: argument 'table' is annotated as mixad.Array, and is a float
+  Instead: pass an array with axes, or leave out the annotation
+""")
+def refuse_number_as_whole_array():
+    def read(table: mixad.Array, i):
+        return table[i]
+
+    mixad.broadcast(read)(2.0, np.asarray([0, 1]))
+
+
+@refused("""
 KernelGradientError: <lambda>: the gradient of an array that is read by index, 'table', is not \
 computed in reverse
   File "...", line 3, column 42

@@ -652,6 +652,27 @@ def follow_stored_partials_of_array():
     return [(read(X), [2.0, 8.0, 0.0])]
 
 
+def follow_partials_of_array():
+    rows = np.asarray([0, 1])
+    of_read = mixad.broadcast(lambda t: t * t).duals(X[rows])
+
+    def read(table: mixad.Array, i):
+        return table[i] * table[i]
+
+    grad = mixad.grad(lambda table: mixad.broadcast(read)(table, rows).sum())(X)
+    return [(of_read.partials["t"], [2.0, 4.0]), (grad, [2.0, 4.0, 0.0])]
+
+
+def follow_number_as_whole_array():
+    rows = np.asarray([0, 1])
+
+    def read(table: mixad.Array, i):
+        return table[i]
+
+    broadcast = mixad.broadcast(lambda x, i: x * i)(2.0, rows)
+    return [(mixad.broadcast(read)(X, rows), X[:2]), (broadcast, [0.0, 2.0])]
+
+
 def follow_reverse_of_array():
     rows = np.asarray([0, 1, 1])
     forward = mixad.broadcast(strategy="forward")

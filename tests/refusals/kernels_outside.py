@@ -146,8 +146,8 @@ KernelTypeError: `x` is a f64: it cannot be indexed
   File "...", line 2, column 12
     return x[0]
            ^^^^
-  Instead: index before the call, and pass x[..., 0] as an argument, which has a gradient; or give \
-a signature, by which the last axes of x belong to each element
+  Instead: index before the call, and pass x[..., 0] as an argument; annotate x as mixad.Array to \
+pass it whole, or give a signature, by which its last axes belong to each element
 """)
 def refuse_indexing_argument(x):
     return x[0]

@@ -24,9 +24,10 @@ class Argument:
         Whether it is a Python scalar, which adopts the type of what it meets; or a tensor of torch
         without axes, which does so among types of its kind.
     kind : str
-        ``"lane"``: one value per element of the broadcast; ``"uniform"``: one for the whole call.
+        ``"lane"``: one value per element of the broadcast; ``"uniform"``: one for the whole call;
+        ``"array"``: it is read by index.
     rank : int
-        Number of axes, for captured arrays: what indexing them takes.
+        Number of axes, for arrays that are read by index: what indexing them takes.
     library : object
         The array library, None for a number: programs for several are remembered separately.
     core : tuple of int
@@ -36,7 +37,7 @@ class Argument:
 
     type: ScalarType
     weak: Weak = False
-    kind: Literal["lane", "uniform"] = "lane"
+    kind: Literal["lane", "uniform", "array"] = "lane"
     rank: int = 0
     library: object = None
     core: tuple[int, ...] = ()

@@ -21,6 +21,7 @@ from typing import Any
 from mixad.errors import KernelSyntaxError, KernelTypeError, MixadError
 from mixad.scalar.parse.code import SentCode, compile_sent, globals_read
 from mixad.scalar.parse.info import sent_code
+from mixad.scalar.parse.whole_arrays import Array, annotated_parameters
 
 __all__ = ["PickledFunction", "by_value", "helpers_by_value"]
 
@@ -228,6 +229,7 @@ def _read(function: FunctionType) -> dict[str, dict[str, Any]]:
         "cells": {name: value for name, cell in cells for value in _contents(cell)},
         "defaults": dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=True)),
         "keywords": function.__kwdefaults__ or {},
+        "annotations": dict.fromkeys(annotated_parameters(function), Array),
         "attributes": {name: getattr(function, name) for name in _ATTRIBUTES} | function.__dict__,
     }
     captured = [value for values in parts.values() for value in values.values()]
@@ -275,6 +277,7 @@ def _fill(function: FunctionType, state: Mapping[str, dict[str, Any]]) -> None:
         setattr(function, name, value)
     function.__defaults__ = tuple(state["defaults"].values()) or None
     function.__kwdefaults__ = state["keywords"] or None
+    function.__annotations__ = dict(state["annotations"])
     function.__globals__.update(state["globals"], __name__=function.__module__)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     for name, value in state["cells"].items():

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 from mixad.errors import KernelError
 from mixad.pytree import LEAF, Structure
 from mixad.scalar.build import Builder
+from mixad.scalar.ir import ArrayType, Var
 from mixad.scalar.parse.argument import Argument, Described
 from mixad.scalar.parse.complex_arithmetic import alike
 from mixad.scalar.parse.frame import PARTS, Frame
 from mixad.scalar.parse.values import (
     Array,
     Complex,
+    Indexed,
     List,
     Named,
     Number,
@@ -34,7 +36,7 @@ from mixad.scalar.parse.values import (
     named_tuple,
     record,
 )
-from mixad.scalar.types import part_of
+from mixad.scalar.types import ScalarType, part_of
 
 __all__ = ["Leaf", "Returned", "complex_places", "leaves_of", "names_in", "received", "returned",
            "suffixes"]  # fmt: skip
@@ -95,6 +97,8 @@ def received(builder: Builder, name: str, described: Described) -> Value:
 
 
 def _of_argument(builder: Builder, name: str, argument: Argument) -> Value:
+    if argument.kind == "array":
+        return _of_whole(builder, name, argument)
     if not argument.core:
         return _of_number(builder, name, argument)
     part = replace(argument, core=argument.core[1:])
@@ -108,6 +112,19 @@ def _of_number(builder: Builder, name: str, argument: Argument) -> Number:
         return Scalar(builder.param(name, argument.type, argument.kind), argument.weak)
     atoms = (builder.param(f"{name}.{p}", part_of(argument.type), argument.kind) for p in PARTS)
     return Complex(*(Scalar(atom, argument.weak) for atom in atoms))
+
+
+def _of_whole(builder: Builder, name: str, argument: Argument) -> Indexed:
+    """Return an array that is read by index as a param; one of complex numbers as two."""
+    if not argument.type.is_complex:
+        return Indexed(name, argument, (_array_param(builder, name, argument.type, argument),))
+    part = part_of(argument.type)
+    arrays = [_array_param(builder, f"{name}.{p}", part, argument) for p in PARTS]
+    return Indexed(name, argument, tuple(arrays))
+
+
+def _array_param(builder: Builder, name: str, type: ScalarType, argument: Argument) -> Var:
+    return builder.array_param(name, ArrayType(type, argument.rank))
 
 
 def _of_structure(

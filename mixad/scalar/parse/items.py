@@ -19,6 +19,7 @@ from mixad.scalar.parse.values import (
     Array,
     Captured,
     Complex,
+    Indexed,
     List,
     Named,
     Number,
@@ -91,7 +92,7 @@ def subscript(frame: Frame, node: ast.Subscript) -> Value:
 
 def _item_of(frame: Frame, node: ast.Subscript) -> Value:
     value = peek(frame, node.value)
-    if isinstance(value, Captured):
+    if isinstance(value, Captured | Indexed):
         return _element(frame, node, value)
     for index in _indices(node, value):
         if not isinstance(value, Tuple):
@@ -149,15 +150,15 @@ def _not_indexed(frame: Frame, node: ast.Subscript, value: Value) -> KernelError
 
 
 def _read_before(frame: Frame, node: ast.Subscript, spelled: str) -> str:
-    """Return how a kernel gets what it would read by indexing a number.
-
-    Elements that are read outside have a gradient; an array that the kernel indexes has none.
-    """
+    """Return how a kernel gets what it would read by indexing a number."""
     arguments = frame.info.node.args
     parameters = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     if frame.caller is not None or spelled not in parameters:
         return "numbers have no items: leave the index out; a kernel sees one element of each array"
-    signature = f"give a signature, by which the last axes of {spelled} belong to each element"
+    signature = (
+        f"annotate {spelled} as mixad.Array to pass it whole, or give a signature, by which its "
+        "last axes belong to each element"
+    )
     names = {each.id for each in ast.walk(node.slice) if isinstance(each, ast.Name)}
     if not names.issubset(parameters) or any(
         isinstance(e, ast.Slice) for e in ast.walk(node.slice)
@@ -166,10 +167,7 @@ def _read_before(frame: Frame, node: ast.Subscript, spelled: str) -> str:
     index = ast.unparse(node.slice).strip("()")
     if not names:  # the same for all elements
         index = f"..., {index}"
-    return (
-        f"index before the call, and pass {spelled}[{index}] as an argument, which has a gradient; "
-        f"or {signature}"
-    )
+    return f"index before the call, and pass {spelled}[{index}] as an argument; {signature}"
 
 
 def _place(frame: Frame, node: ast.Subscript, value: Tuple, index: int) -> int:
@@ -312,8 +310,8 @@ def _slice(frame: Frame, node: ast.Slice) -> slice:
     return slice(*bounds)
 
 
-def _element(frame: Frame, node: ast.Subscript, array: Captured) -> Value:
-    """Read an element of an array from outside."""
+def _element(frame: Frame, node: ast.Subscript, array: Captured | Indexed) -> Value:
+    """Read an element of an array from outside, or of one that is passed whole."""
     nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     for part in nodes:
         if isinstance(part, ast.Slice):
@@ -328,8 +326,10 @@ def _element(frame: Frame, node: ast.Subscript, array: Captured) -> Value:
             "give one integer for each axis",
         )  # fmt: skip
     indices = [_index(frame, n) for n in nodes]
+    arrays = frame.walk.capture_arrays(array) if isinstance(array, Captured) else array.arrays
+    lead = () if isinstance(array, Captured) else array.lead
     with frame.at(node):
-        loaded = [frame.builder.load(a, *indices) for a in frame.walk.capture_arrays(array)]
+        loaded = [frame.builder.load(a, *lead, *indices) for a in arrays]
     parts = [Scalar(atom, array.argument.weak) for atom in loaded]
     return Complex(*parts) if len(parts) == 2 else parts[0]
 

@@ -36,6 +36,7 @@ from mixad.scalar.parse.info import (
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
 from mixad.scalar.parse.uncallable import is_foreign, is_transform, wrapping
+from mixad.scalar.parse.whole_arrays import annotated_parameters
 from mixad.scalar.types import BF16, COMPLEX_TYPES, STORED_TYPES
 
 __all__ = [
@@ -129,6 +130,8 @@ class FunctionSource:
         What computes its partial derivatives, if it has a rule for them.
     standing : StandIn or None
         Which function of a library it is compiled for, if it stands for one.
+    whole : frozenset of str
+        The parameters whose arguments are passed whole: those annotated as `mixad.Array`.
     """
 
     function: types.FunctionType
@@ -136,6 +139,7 @@ class FunctionSource:
     instance: Any = MISSING
     rule: FunctionSource | None = None
     standing: StandIn | None = None
+    whole: frozenset[str] = frozenset()
 
     def snapshot(self, describe: Describe | None = None) -> Snapshot:
         """Read the current values of all free names of the function and of its helpers.
@@ -279,7 +283,8 @@ def read_function(function: Any) -> FunctionSource:
     plain, instance = found
     info = function_info(plain.__code__, instance is not MISSING)
     rule = rule_of(function)
-    return FunctionSource(plain, info, instance, None if rule is None else read_function(rule))
+    ruled = None if rule is None else read_function(rule)
+    return FunctionSource(plain, info, instance, ruled, whole=annotated_parameters(plain))
 
 
 @dataclass

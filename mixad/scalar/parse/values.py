@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mixad.scalar.ir import Atom
+from mixad.scalar.ir import Atom, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.code import FunctionNode
 from mixad.scalar.parse.info import called_by
@@ -29,6 +29,7 @@ __all__ = [
     "Closure",
     "Complex",
     "Helper",
+    "Indexed",
     "List",
     "Named",
     "Number",
@@ -143,6 +144,19 @@ class Captured:
 
 
 @dataclass(frozen=True, slots=True)
+class Indexed:
+    """An argument that is read by index: the array params that it is, two if it is complex.
+
+    ``lead`` are the indices of its first axes, which the function does not write.
+    """
+
+    name: str
+    argument: Argument
+    arrays: tuple[Var, ...]
+    lead: tuple[Var, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Helper:
     """A Python function from outside, by its place in the snapshot; ``kind`` is for messages."""
 
@@ -167,7 +181,9 @@ class Object:
     name: str = ""
 
 
-Value: TypeAlias = Scalar | Complex | Tuple | Record | Captured | Helper | Closure | Object
+Value: TypeAlias = (
+    Scalar | Complex | Tuple | Record | Captured | Indexed | Helper | Closure | Object
+)
 
 
 _ITEMS = ("__bool__", "__contains__", "__getitem__", "__iter__", "__len__", "__reversed__")
@@ -225,17 +241,21 @@ def kind_of(value: Value) -> str:
             return f"list of {len(value.items)}"
         case Tuple():
             return f"tuple of {len(value.items)}"
-        case Captured():
-            return (
-                f"captured array of {value.argument.type}"
-                if value.argument.rank
-                else str(value.argument.type)
-            )
+        case Captured() | Indexed():
+            return _kind_of_array(value)
         case Helper():
             return value.kind
         case Closure():
             return "function"
     return kind_of_object(value.value)
+
+
+def _kind_of_array(value: Captured | Indexed) -> str:
+    """Describe an array: one from outside may stand for its elements."""
+    type_ = str(value.argument.type)
+    if isinstance(value, Indexed):
+        return f"array of {type_} that is read by index"
+    return f"captured array of {type_}" if value.argument.rank else type_
 
 
 def a_kind_of(value: Value) -> str:
