@@ -25,6 +25,7 @@ from mixad.scalar.expected import agrees, known_results
 from mixad.scalar.interpret import TurnLimitError
 from mixad.scalar.ir import Atom, Line, Program, written_vars
 from mixad.scalar.narrow import from_memory, rounded
+from mixad.scalar.simplify import without_sums
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Audit"]
@@ -77,7 +78,7 @@ class Audit:
             return
         places = np.unravel_index(sample, self.shape) if self.shape else ()
         for at, program in enumerate(self.passes):
-            elements = _Elements.of(program, arguments, places, sample.size)
+            elements = _Elements.of(without_sums(program), arguments, places, sample.size)
             got = self._results(at, elements, results)
             for k in range(sample.size):
                 self._check(elements, k, {m: values[k] for m, values in got.items()})

@@ -67,8 +67,8 @@ from mixad.kernel.plan import DEFAULT_CACHE_BYTES, plan
 from mixad.kernel.rolls import Shifts, plan_rolled
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.kernel.tiling import CPU_TILING
-from mixad.scalar.ir import Const, Program
-from mixad.scalar.simplify import without_dead_code
+from mixad.scalar.ir import Program
+from mixad.scalar.simplify import without_sums
 
 if TYPE_CHECKING:
     from mixad.backends.audit import Audit
@@ -419,18 +419,8 @@ def _without_sums(
     passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]
 ) -> tuple[Program, ...]:
     """Return programs that add only to the accumulators that are wanted."""
-    if not any(p.accumulators for p in passes):
-        return passes
-    wanted = {(r.pass_index, r.result) for r in requests}
-    found = []
-    for at, program in enumerate(passes):
-        results = tuple(
-            Const(0, output.type) if program.accumulator(m) and (at, m) not in wanted else output
-            for m, output in enumerate(program.outputs)
-        )
-        body = replace(program.body, results=results)
-        found.append(without_dead_code(replace(program, body=body)))
-    return tuple(found)
+    wanted = [{r.result for r in requests if r.pass_index == at} for at in range(len(passes))]
+    return tuple([without_sums(p, own) for p, own in zip(passes, wanted, strict=True)])
 
 
 def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]) -> bool:

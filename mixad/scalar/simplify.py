@@ -6,13 +6,14 @@ ones they did need is known only at the end, and decides which params a kernel h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from mixad.scalar.ir import (
     Accumulate,
     Atom,
     Block,
+    Const,
     If,
     Load,
     Program,
@@ -25,7 +26,7 @@ from mixad.scalar.ir import (
     written_vars,
 )
 
-__all__ = ["read_params", "without_dead_code"]
+__all__ = ["read_params", "without_dead_code", "without_sums"]
 
 
 def without_dead_code(program: Program) -> Program:
@@ -36,6 +37,17 @@ def without_dead_code(program: Program) -> Program:
     """
     kept = tuple(a for a in program.accumulators if a.var in program.outputs)
     return replace(program, body=_trimmed(program.body, set()), accumulators=kept)
+
+
+def without_sums(program: Program, kept: Collection[int] = ()) -> Program:
+    """Return the program that adds to no array but some of its outputs; the others are zeros."""
+    if not program.accumulators:
+        return program
+    results = tuple(
+        Const(0, output.type) if program.accumulator(m) and m not in kept else output
+        for m, output in enumerate(program.outputs)
+    )
+    return without_dead_code(replace(program, body=replace(program.body, results=results)))
 
 
 def read_params(program: Program) -> tuple[int, ...]:

@@ -154,6 +154,17 @@ def test_indexed_arrays_narrow_floats_numbers_and_parts_pass(audited):
     assert gradient.shape == (5,)
 
 
+def test_gradients_of_indexed_arrays_pass(audited):
+    table, k, x = np.linspace(1.0, 2.0, 5), np.array([0, 4, 4, -1]), np.linspace(0.5, 1.5, 4)
+
+    def f(table, x):
+        return mixad.broadcast(lambda k, x: table[k] * table[k] * x)(k, x).sum()
+
+    by_table, by_x = mixad.grad(f, argnums=(0, 1))(table, x)
+    np.testing.assert_allclose(by_x, table[k] ** 2)
+    np.testing.assert_allclose(by_table, np.bincount(k % 5, 2 * table[k] * x, minlength=5))
+
+
 def test_other_libraries_pass(audited):
     strict = pytest.importorskip("array_api_strict")
     kernel = mixad.broadcast(lambda x, y: x * y - 2.0)

@@ -400,6 +400,79 @@ def test_mixed_second_derivatives(backend):
     np.testing.assert_allclose(mixad.grad(by_x)(TABLE), expected, rtol=1e-5, atol=1e-6)
 
 
+K, WEIGHTS = RNG.integers(0, 9, 20), RNG.random(20)
+
+
+def squares(table):
+    return read_squared(table, K, WEIGHTS)
+
+
+@mixad.broadcast
+def read_squared(a: mixad.Array, k, x):
+    return a[k] * a[k] * x
+
+
+def test_jacobians_hessians_and_third_derivatives():
+    jacobian = np.zeros((20, 9))
+    jacobian[np.arange(20), K] = 2 * TABLE[K] * WEIGHTS
+    np.testing.assert_allclose(mixad.jacrev(squares)(TABLE), jacobian)
+    np.testing.assert_allclose(mixad.jacfwd(squares)(TABLE), jacobian)
+    of_squares = mixad.hessian(lambda table: (squares(table) ** 2).sum())
+    diagonal = np.bincount(K, 12 * TABLE[K] ** 2 * WEIGHTS**2, minlength=9)
+    np.testing.assert_allclose(of_squares(TABLE), np.diag(diagonal))
+    third = mixad.grad(lambda table: of_squares(table).sum())(TABLE)
+    np.testing.assert_allclose(third, np.bincount(K, 24 * TABLE[K] * WEIGHTS**2, minlength=9))
+
+
+def test_linear_maps_and_checkpoints():
+    _, push = mixad.linearize(squares, TABLE)
+    np.testing.assert_allclose(push(ALONG), 2 * (TABLE * ALONG)[K] * WEIGHTS)
+    grad = mixad.grad(mixad.checkpoint(lambda table: squares(table).sum()))(TABLE)
+    np.testing.assert_allclose(grad, np.bincount(K, 2 * TABLE[K] * WEIGHTS, minlength=9))
+
+
+def test_one_array_may_be_passed_whole_twice_and_by_elements():
+    @mixad.broadcast
+    def product(a: mixad.Array, b: mixad.Array, c, k):
+        return a[k] * b[k] * c
+
+    for _ in range(3):
+        grad = mixad.grad(lambda t: product(t, t, t, np.arange(9)).sum())(TABLE)
+        np.testing.assert_allclose(grad, 3 * TABLE**2)
+
+
+def test_a_loop_of_kernels_that_read_what_the_one_before_computed():
+    def f(table):
+        for _ in range(5):
+            table = np.sqrt(read_squared(table, np.arange(9)[::-1].copy(), 1.0) + 0.5)
+        return (table * table).sum()
+
+    for _ in range(3):
+        expected = difference(f, TABLE, ALONG)
+        np.testing.assert_allclose(mixad.grad(f)(TABLE) @ ALONG, expected, rtol=1e-5)
+
+
+def test_a_narrow_table_beside_wide_numbers_has_a_narrow_gradient():
+    table = TABLE.astype("f4")
+    grad = mixad.grad(lambda table: read_squared(table, K, WEIGHTS).sum())(table)
+    assert grad.dtype == np.float32
+    expected = np.bincount(K, 2 * table[K] * WEIGHTS, minlength=9)
+    np.testing.assert_allclose(grad, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_smaller_chunks_give_the_same(chunk):
+    read = read_squared.with_options(chunk=chunk)
+    by_table, by_x = mixad.grad(lambda t, x: read(t, K, x).sum(), argnums=(0, 1))(TABLE, WEIGHTS)
+    np.testing.assert_allclose(by_table, np.bincount(K, 2 * TABLE[K] * WEIGHTS, minlength=9))
+    np.testing.assert_allclose(by_x, TABLE[K] ** 2)
+
+
+def test_a_single_read_at_a_python_integer():
+    grad = mixad.grad(lambda table: read_squared(table, 2, 3.0))(TABLE)
+    np.testing.assert_allclose(grad, np.eye(9)[2] * 6 * TABLE[2])
+
+
 # -- indices outside -------------------------------------------------------------------------------
 
 
