@@ -28,7 +28,6 @@ REFUSED = {
     "`array[1:3]`, `array.sum()`, `np.dot(a, b)`, `for v in array` of an array from outside": (
         "array_slice method_of_captured_array array_function loop_over_array"
     ),
-    "`array[-1]` with a literal": "array_negative_index",
     "`len(array)`": "length_of_array",
     "`max(..., key=...)`, `sorted(...)`": "key_of_max",
     "`round(x, 2)`": "round_to_digits",

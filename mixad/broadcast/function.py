@@ -685,7 +685,9 @@ def broadcast(
         the loop has not come near one.
     signature : str, optional
         Which last axes of arguments and results belong to one element, as NumPy's generalised
-        ufuncs spell it: ``"(3),(n),()->(n)"``, 64 elements at most.
+        ufuncs spell it: ``"(3),(n),()->(n)"``.  Their elements are variables, of results and
+        arguments 64 at most; the longest arguments beyond that are read by index instead, as
+        `Array` is, at each element's own place along the axes before the core.
 
     Returns
     -------

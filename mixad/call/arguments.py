@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import own_library
+from mixad.backends.arrays import NUMPY, own_library
 from mixad.backends.execute import Kernel, kernel_for
 from mixad.errors import KernelTypeError
 from mixad.kernel.spec import OutputRequest
@@ -24,7 +24,9 @@ from mixad.scalar.parse import PYTHON_SCALARS, Returned
 from mixad.scalar.parse.compound import suffixes
 from mixad.scalar.parse.fields import is_record_class
 from mixad.scalar.parse.values import told_apart
+from mixad.scalar.types import I64
 from mixad.tape.core_axes import put_together, taken_apart
+from mixad.tape.tracer import Tracer
 
 __all__ = ["Form", "elements_of", "forms_of", "is_structured", "made", "made_of_wholes",
            "output_cores", "stored_whole"]  # fmt: skip
@@ -38,12 +40,14 @@ class Form(NamedTuple):
 
     ``core`` has the lengths of its last axes if it is an array that is taken apart; with a
     structure of more than a leaf, this stands for such an array.  ``known`` tells equal static
-    fields of different types apart.
+    fields of different types apart.  ``batch`` is how many axes come before the core of an array
+    that is read by index instead, None for others.
     """
 
     structure: pytree.Structure
     core: tuple[int, ...] = ()
     known: Hashable = ()
+    batch: int | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -76,7 +80,7 @@ def forms_of(
     """
     lengths: dict[str, int] = {}
     leaves: list[Any] = []
-    forms = []
+    forms: list[Form] = []
     inputs = ((),) * len(values) if signature is None else signature.inputs
     for parameter, value, core in zip(parameters, values, inputs, strict=True):
         what = f"{name}: argument {parameter!r}"
@@ -84,18 +88,24 @@ def forms_of(
             forms.append(_of_core(what, value, core, lengths, leaves))
         else:
             forms.append(_of_structure(what, parameter, value, leaves))
-    _check_size(name, parameters, forms)
+    while (longest := _longest(forms)) is not None:
+        core, value = inputs[longest], values[longest]
+        if isinstance(value, (list, tuple)):
+            raise KernelTypeError(
+                f"{name}: argument {parameters[longest]!r} is a sequence that is too long: the "
+                f"cores of all arguments have more than {MAX_ELEMENTS} elements",
+                hint="pass an array: a long one is read by index",
+            )
+        batch = len(value.shape) - len(core)
+        # How long it is does not matter to what is compiled.
+        forms[longest] = Form(pytree.LEAF, batch=batch)
     return tuple(leaves), tuple(forms), lengths
 
 
-def _check_size(name: str, parameters: Sequence[str], forms: Sequence[Form]) -> None:
-    cores = {p: f.core for p, f in zip(parameters, forms, strict=True) if f.core}
-    if sum(map(math.prod, cores.values())) > MAX_ELEMENTS:
-        shapes = ", ".join(f"{parameter!r} {core}" for parameter, core in cores.items())
-        raise KernelTypeError(
-            f"{name}: the cores of the arguments have more than {MAX_ELEMENTS} elements: {shapes}",
-            hint="read a long one from outside, by index in a loop",
-        )
+def _longest(forms: Sequence[Form]) -> int | None:
+    """Return the argument with the most elements, if all have more than are variables."""
+    sizes = [math.prod(form.core) if form.core else 0 for form in forms]
+    return sizes.index(max(sizes)) if sum(sizes) > MAX_ELEMENTS else None
 
 
 def _of_core(what: str, value: Any, core: Core, lengths: dict[str, int], leaves: list[Any]) -> Form:
@@ -196,9 +206,34 @@ def elements_of(leaves: Sequence[Any], forms: Sequence[Form]) -> tuple[Any, ...]
     for form in forms:
         if form.is_whole:
             found += taken_apart(next(left), form.core)
+        elif form.batch is not None:
+            array = next(left)
+            found += [array, *_positions(array, form.batch)]
         else:
             found += [next(left) for _ in range(_count(form.structure))]
     return tuple(found)
+
+
+def _positions(array: Any, batch: int) -> list[Any]:
+    """Return for each of the first axes of an array the indices along it, such that they broadcast.
+
+    An array of each element's own is read at the element's place.
+    """
+    if isinstance(array, Tracer):
+        library, where = array.kind.library, array.device
+    else:
+        library, where = own_library(array), getattr(array, "device", None)
+    if library is NUMPY:
+        return [_indices(n, batch - axis - 1) for axis, n in enumerate(array.shape[:batch])]
+    return [
+        library.asarray(_indices(n, batch - axis - 1), I64, where)
+        for axis, n in enumerate(array.shape[:batch])
+    ]
+
+
+@lru_cache(maxsize=64)
+def _indices(count: int, after: int) -> np.ndarray[Any, Any]:
+    return np.arange(count, dtype=np.int64).reshape(count, *[1] * after)
 
 
 def _count(structure: pytree.Structure) -> int:

@@ -196,6 +196,8 @@ class Compound(NamedTuple):
         return [self._of_form(form, left) for form in self.forms]
 
     def _of_form(self, form: Form, left: Iterator[Argument]) -> Described:
+        if form.batch is not None:
+            return replace(next(left), kind="array", batch=form.batch)
         if form.structure.kind is None:
             return replace(next(left), core=form.core)
         count = len(names_in("", form.structure))
@@ -274,6 +276,13 @@ class Specialiser:
                 f"{self.source.name} has {len(parameters)} parameters: write one core for each, "
                 "() for a number"
             )
+        for i in self._whole:
+            if signature is not None and signature.inputs[i]:
+                raise ConfigurationError(
+                    f"signature={signature.text!r}: {parameters[i]!r} of {self.source.name} is "
+                    "annotated as mixad.Array, which is passed whole, and has a core: leave out "
+                    "the annotation, or write () for it"
+                )
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[PreparedCall, Any]:
         """Return what the function is for the types of these arguments, and all values it takes."""

@@ -317,6 +317,110 @@ def test_a_pickled_kernel_takes_the_same_arrays_whole():
     np.testing.assert_array_equal(found(POS, np.arange(3)), POS[:3, -1] * 2.0)
 
 
+# -- cores that are read from memory ---------------------------------------------------------------
+
+
+@mixad.broadcast(signature="(n,g,6),(),()->(5)")
+def cross_sections(grid, nuclide, energy):
+    """Interpolate five quantities of a nuclide between points of energy, as XSBench does."""
+    n, k = int(nuclide), int(energy)
+    w = energy - k
+    out = [0.0] * 5
+    for c in range(5):
+        out[c] = grid[n, k, c + 1] * (1.0 - w) + grid[n, k + 1, c + 1] * w
+    return out
+
+
+def cross_sections_by_numpy(grid, nuclide, energy):
+    n, k = nuclide.astype(int), energy.astype(int)
+    w = (energy - k)[..., None]
+    return grid[n, k, 1:] * (1 - w) + grid[n, k + 1, 1:] * w
+
+
+NUCLIDE, ENERGY = RNG.integers(0, 7, 30).astype(float), RNG.random(30) * 18.9
+TABLES = RNG.random((7, 20, 6))
+
+
+def test_a_long_core_is_read_by_index(backend):
+    kernel = cross_sections.with_options(backend=backend)
+    for lengths in [(7, 20, 6), (9, 25, 6)]:
+        grid = RNG.random(lengths)
+        expected = cross_sections_by_numpy(grid, NUCLIDE, ENERGY)
+        np.testing.assert_allclose(kernel(grid, NUCLIDE, ENERGY), expected, rtol=1e-14)
+
+
+def test_axes_before_a_long_core_broadcast(backend):
+    kernel = cross_sections.with_options(backend=backend)
+    grid, energy = RNG.random((3, 1, 1, 7, 20, 6)), RNG.random((4, 30)) * 18.9
+    found = kernel(grid, NUCLIDE, energy)
+    assert found.shape == (3, 4, 30, 5)
+    for a, b in np.ndindex(3, 4):
+        expected = cross_sections_by_numpy(grid[a, 0, 0], NUCLIDE, energy[b])
+        np.testing.assert_allclose(found[a, b], expected, rtol=1e-14)
+
+
+def test_each_element_may_have_a_table_of_its_own():
+    tables, k = RNG.random((5, 70)), RNG.integers(-70, 70, 5)
+    pick = mixad.broadcast(signature="(n),()->()")(lambda table, k: table[k] ** 2)
+    rows = np.arange(5)
+    np.testing.assert_array_equal(pick(tables, k), tables[rows, k] ** 2)
+    expected = np.zeros((5, 70))
+    expected[rows, k] = 2 * tables[rows, k]
+    grad = mixad.grad(lambda tables: pick(tables, k).sum())(tables)
+    np.testing.assert_allclose(grad, expected)
+    by_columns = mixad.grad(lambda columns: pick(columns.T, k).sum())(tables.T.copy())
+    np.testing.assert_allclose(by_columns, expected.T)
+
+
+def test_gradients_of_a_long_core(backend):
+    kernel = cross_sections.with_options(backend=backend)
+    weights = RNG.random((30, 5))
+    f = lambda grid, energy: (kernel(grid, NUCLIDE, energy) * weights).sum()  # noqa: E731
+    by_grid, by_energy = mixad.grad(f, argnums=(0, 1))(TABLES, ENERGY)
+    n, k = NUCLIDE.astype(int), ENERGY.astype(int)
+    w, expected = (ENERGY - k)[:, None], np.zeros_like(TABLES)
+    np.add.at(expected[..., 1:], (n, k), weights * (1 - w))
+    np.add.at(expected[..., 1:], (n, k + 1), weights * w)
+    np.testing.assert_allclose(by_grid, expected, rtol=1e-12)
+    slope = ((TABLES[n, k + 1, 1:] - TABLES[n, k, 1:]) * weights).sum(-1)
+    np.testing.assert_allclose(by_energy, slope, rtol=1e-11, atol=1e-12)
+
+
+def test_a_long_core_of_complex_numbers_with_axes_before_it():
+    c = RNG.random((2, 1, 80)) + 1j * RNG.random((2, 1, 80))
+    k = RNG.integers(0, 80, 40)
+    size = mixad.broadcast(signature="(n),()->()")(lambda c, k: abs(c[k]) ** 2)
+    np.testing.assert_allclose(size(c, k), np.abs(c[:, 0, k]) ** 2)
+    grad = mixad.grad(lambda c: size(c, k).sum())(c)
+    np.testing.assert_allclose(grad, 2 * c * np.bincount(k, minlength=80))
+
+
+def test_only_what_is_too_long_is_read_by_index():
+    """The short core stays variables, and has partials."""
+
+    @mixad.broadcast(signature="(3),(n),()->()")
+    def weighed(w, table, k):
+        return (w[0] + w[1] * w[2]) * table[k]
+
+    w, table, k = RNG.random((4, 3)), RNG.random(100), np.arange(4)
+    partials = weighed.duals(w, table, k).partials
+    assert list(partials) == ["w"]
+    expected = np.stack([np.ones(4), w[:, 2], w[:, 1]], -1) * table[:4, None]
+    np.testing.assert_allclose(partials["w"], expected)
+
+
+def test_a_whole_array_beside_cores():
+    @mixad.broadcast(signature="(),(2),()->()")
+    def dot(table: mixad.Array, w, k):
+        return w[0] * table[k] + w[1] * table[k + 1]
+
+    w, k = RNG.random((5, 2)), RNG.integers(0, 8, 5)
+    np.testing.assert_allclose(dot(TABLE, w, k), w[:, 0] * TABLE[k] + w[:, 1] * TABLE[k + 1])
+    grad = mixad.grad(lambda table: dot(table, w, k).sum())(TABLE)
+    expected = np.bincount(k, w[:, 0], minlength=9) + np.bincount(k + 1, w[:, 1], minlength=9)
+    np.testing.assert_allclose(grad, expected)
+
+
 # -- arrays on their way ---------------------------------------------------------------------------
 
 

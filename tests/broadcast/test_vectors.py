@@ -346,7 +346,7 @@ def test_arguments_that_do_not_fit_the_signature():
         product([[1.0, 2.0], [3.0]], v)
     with pytest.raises(KernelTypeError, match=r"a sequence stands for an array of the core \(n\)"):
         product(a, [[1.0], [2.0], [3.0]])
-    with pytest.raises(KernelTypeError, match=r"more than 64 elements: 'a' \(8, 8\), 'v' \(8,\)"):
+    with pytest.raises(KernelTypeError, match="read by index, as its core is too long"):
         product(np.ones((8, 8)), np.ones(8))
     with pytest.raises(KernelTypeError, match="broadcast"):
         product(np.ones((4, 2, 3)), np.ones((3, 3)))

@@ -427,11 +427,89 @@ def refuse_matrix_of_uneven_rows():
 
 
 @refused("""
-KernelTypeError: dot: the cores of the arguments have more than 64 elements: 'a' (33,), 'b' (33,)
-  Instead: read a long one from outside, by index in a loop
+KernelTypeError: dot: argument 'a' is a sequence that is too long: the cores of all arguments have \
+more than 64 elements
+  Instead: pass an array: a long one is read by index
 """)
 def refuse_vectors_that_are_too_long():
-    dot(np.ones(33), np.ones(33))
+    dot([1.0] * 65, np.ones(65))
+
+
+@refused("""
+KernelTypeError: `for` runs over range(...) or a constant tuple, not over an array of f64 that is \
+read by index, as its core is too long to be variables
+  File "...", line 4, column 18
+    for v in a:
+             ^
+  Instead: for i in range(n), and a[i] in the loop, with n an argument
+""")
+def refuse_loop_over_long_vector():
+    def total(a):
+        s = 0.0
+        for v in a:
+            s += v
+        return s
+
+    mixad.broadcast(signature="(n)->()")(total)(np.ones(65))
+
+
+@refused("""
+KernelTypeError: `sum` takes a tuple here, got array of f64 that is read by index, as its core is \
+too long to be variables
+  File "...", line 2, column 52
+    mixad.broadcast(signature="(n)->()")(lambda a: sum(a))(np.ones(65))
+                                                   ^^^^^^
+  Instead: a loop over range(n), and a[i] in the loop, with n an argument
+""")
+def refuse_sum_of_long_vector():
+    mixad.broadcast(signature="(n)->()")(lambda a: sum(a))(np.ones(65))
+
+
+@refused("""
+KernelTypeError: `len` takes a tuple here, got array of f64 that is read by index, as its core is \
+too long to be variables
+  File "...", line 2, column 59
+    mixad.broadcast(signature="(n)->()")(lambda a: a[0] / len(a))(np.ones(65))
+                                                          ^^^^^^
+  Instead: pass the length of a as an argument
+""")
+def refuse_length_of_long_vector():
+    mixad.broadcast(signature="(n)->()")(lambda a: a[0] / len(a))(np.ones(65))
+
+
+@refused("""
+KernelTypeError: 'a' is an array of f64 that is read by index, as its core is too long to be \
+variables here: it has no attribute 'shape'
+  File "...", line 2, column 59
+    mixad.broadcast(signature="(n)->()")(lambda a: a[0] / a.shape[0])(np.ones(65))
+                                                          ^^^^^^^
+  Instead: pass its lengths as arguments
+""")
+def refuse_shape_of_long_vector():
+    mixad.broadcast(signature="(n)->()")(lambda a: a[0] / a.shape[0])(np.ones(65))
+
+
+@refused("""
+KernelTypeError: `a` is an array of f64 that is read by index, as its core is too long to be \
+variables, a number is needed here
+  File "...", line 2, column 52
+    mixad.broadcast(signature="(n)->()")(lambda a: a * 2.0)(np.ones(65))
+                                                   ^
+  Instead: read an element of it, a[i]
+""")
+def refuse_arithmetic_of_long_vector():
+    mixad.broadcast(signature="(n)->()")(lambda a: a * 2.0)(np.ones(65))
+
+
+@refused("""
+ConfigurationError: signature='(n)->()': 'a' of first is annotated as mixad.Array, which is passed \
+whole, and has a core: leave out the annotation, or write () for it
+""")
+def refuse_whole_array_with_a_core():
+    def first(a: mixad.Array):
+        return a[0]
+
+    mixad.broadcast(signature="(n)->()")(first)(X)
 
 
 @refused("""

@@ -1429,17 +1429,51 @@ def follow_matrix_of_uneven_rows():
     return [(trace([[1.0, 2.0], [3.0, 4.0]], X[:2]), 9.0)]
 
 
+@mixad.broadcast(signature="(n),()->()")
+def total(a, n):
+    s = 0.0
+    for i in range(n):
+        s += a[i]
+    return s
+
+
+LONG = np.arange(65.0)
+
+
 def follow_vectors_that_are_too_long():
-    b = np.arange(33.0)
+    return [(total(LONG, 65), LONG.sum()), (total(np.stack([LONG, 2 * LONG]), 3), [3.0, 6.0])]
 
-    @mixad.broadcast(signature="(n)->()")
-    def against(a):
-        total = 0.0
-        for i in range(33):
-            total += a[i] * b[i]
-        return total
 
-    return [(against(np.ones(33)), b.sum()), (mixad.grad(against)(np.ones(33)), b)]
+def follow_loop_over_long_vector():
+    return [(total(LONG, 65), LONG.sum())]
+
+
+def follow_sum_of_long_vector():
+    return [(total(LONG, 65), LONG.sum())]
+
+
+def follow_length_of_long_vector():
+    of_first = mixad.broadcast(signature="(n),()->()")(lambda a, n: a[1] / n)
+    return [(of_first(LONG, 65), 1 / 65)]
+
+
+def follow_shape_of_long_vector():
+    return follow_length_of_long_vector()
+
+
+def follow_arithmetic_of_long_vector():
+    doubled = mixad.broadcast(signature="(n),()->()")(lambda a, i: a[i] * 2.0)
+    return [(doubled(LONG, np.arange(3)), [0.0, 2.0, 4.0])]
+
+
+def follow_whole_array_with_a_core():
+    def of_whole(a: mixad.Array, i):
+        return a[i]
+
+    core = mixad.broadcast(signature="(n),()->()")(lambda a, i: a[i])
+    whole = mixad.broadcast(signature="(),()->()")(of_whole)
+    rows = np.asarray([1, 0])
+    return [(core(X, rows), X[rows]), (whole(X, rows), X[rows])]
 
 
 def follow_array_where_the_signature_has_a_number():

@@ -33,6 +33,9 @@ class Argument:
     core : tuple of int
         Lengths of the last axes, where an array is taken apart along them: each element is a value
         of its own.
+    batch : int or None
+        Of an array that is read by index because it is a core which is too long to be variables,
+        how many axes come before the core: each element reads at its own place along them.
     """
 
     type: ScalarType
@@ -41,6 +44,12 @@ class Argument:
     rank: int = 0
     library: object = None
     core: tuple[int, ...] = ()
+    batch: int | None = None
+
+    @property
+    def indices(self) -> int:
+        """How many indices an element has of an array that is read by index."""
+        return self.rank - (self.batch or 0)
 
 
 @dataclass(frozen=True)

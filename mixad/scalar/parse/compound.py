@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from mixad.errors import KernelError
 from mixad.pytree import LEAF, Structure
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import ArrayType, Var
+from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse.argument import Argument, Described
 from mixad.scalar.parse.complex_arithmetic import alike
 from mixad.scalar.parse.frame import PARTS, Frame
@@ -36,7 +36,7 @@ from mixad.scalar.parse.values import (
     named_tuple,
     record,
 )
-from mixad.scalar.types import ScalarType, part_of
+from mixad.scalar.types import I64, part_of
 
 __all__ = ["Leaf", "Returned", "complex_places", "leaves_of", "names_in", "received", "returned",
            "suffixes"]  # fmt: skip
@@ -115,16 +115,16 @@ def _of_number(builder: Builder, name: str, argument: Argument) -> Number:
 
 
 def _of_whole(builder: Builder, name: str, argument: Argument) -> Indexed:
-    """Return an array that is read by index as a param; one of complex numbers as two."""
-    if not argument.type.is_complex:
-        return Indexed(name, argument, (_array_param(builder, name, argument.type, argument),))
-    part = part_of(argument.type)
-    arrays = [_array_param(builder, f"{name}.{p}", part, argument) for p in PARTS]
-    return Indexed(name, argument, tuple(arrays))
-
-
-def _array_param(builder: Builder, name: str, type: ScalarType, argument: Argument) -> Var:
-    return builder.array_param(name, ArrayType(type, argument.rank))
+    """Return an array that is read by index as a param, or two, and its places as others."""
+    parts = {"": argument.type}
+    if argument.type.is_complex:
+        parts = dict.fromkeys([f".{p}" for p in PARTS], part_of(argument.type))
+    arrays = [
+        builder.array_param(name + part, ArrayType(type, argument.rank))
+        for part, type in parts.items()
+    ]
+    lead = [builder.param(f"axis {axis} of {name}", I64) for axis in range(argument.batch or 0)]
+    return Indexed(name, argument, tuple(arrays), tuple(lead))
 
 
 def _of_structure(
@@ -205,14 +205,18 @@ def leaves_of(parameters: Sequence[str], arguments: Sequence[Described]) -> tupl
 
 def _params(argument: Argument) -> int:
     """Return how many params an argument has."""
-    return math.prod(argument.core) * (2 if argument.type.is_complex else 1)
+    return math.prod(argument.core) * (2 if argument.type.is_complex else 1) + (argument.batch or 0)
 
 
 def complex_places(arguments: Sequence[Described]) -> tuple[int, ...]:
     """Return which of the numbers that the arguments are made of are complex."""
     leaves = (a for d in arguments for a in ((d,) if isinstance(d, Argument) else d.leaves))
-    numbers = (a for a in leaves for _ in range(math.prod(a.core)))
-    return tuple(i for i, a in enumerate(numbers) if a.type.is_complex)
+    are_complex = [
+        is_complex
+        for a in leaves
+        for is_complex in (*[a.type.is_complex] * math.prod(a.core), *[False] * (a.batch or 0))
+    ]
+    return tuple(i for i, is_complex in enumerate(are_complex) if is_complex)
 
 
 # -- results ---------------------------------------------------------------------------------------

@@ -36,12 +36,14 @@ from mixad.scalar.parse.values import (
     Array,
     Captured,
     Complex,
+    Indexed,
     List,
     Object,
     Record,
     Scalar,
     Tuple,
     Value,
+    element_of,
     kind_of,
 )
 from mixad.scalar.promotion_rules import Typed
@@ -147,6 +149,11 @@ def _one_tuple(frame: Frame, node: ast.Call, arguments: Arguments) -> Tuple:
 
 def _of_array(node: ast.Call, given: Sequence[Value]) -> str:
     """Return what does for an array what Python's functions do for tuples."""
+    if given and isinstance(given[0], Indexed):
+        name, element = given[0].name, element_of(given[0], given[0].name)
+        if isinstance(node.func, ast.Name) and node.func.id == "len":
+            return f"pass the length of {name} as an argument"
+        return f"a loop over range(n), and {element} in the loop, with n an argument"
     if not given or not isinstance(given[0], Captured) or not given[0].argument.rank:
         return "a tuple, such as (x, y)"
     if isinstance(node.func, ast.Name) and node.func.id == "len":

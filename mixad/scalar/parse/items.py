@@ -320,9 +320,10 @@ def _element(frame: Frame, node: ast.Subscript, array: Captured | Indexed) -> Va
                 f"a kernel reads single elements: a slice of {array.name!r} is an array",
                 "read one element after another in a loop over range(...)",
             )
-    if len(nodes) != array.argument.rank or not nodes:
+    rank = array.argument.indices
+    if len(nodes) != rank or not nodes:
         raise frame.type_error(
-            node, f"{array.name!r} has {array.argument.rank} axes, it is indexed by {len(nodes)}",
+            node, f"{array.name!r} has {rank} axes, it is indexed by {len(nodes)}",
             "give one integer for each axis",
         )  # fmt: skip
     indices = [_index(frame, n) for n in nodes]

@@ -15,7 +15,17 @@ from mixad.scalar.parse.items import items_of
 from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
 from mixad.scalar.parse.names import changed_names, dotted, names_assigned_in, walk_scope
 from mixad.scalar.parse.statements import assign_target
-from mixad.scalar.parse.values import Bound, Captured, Object, Scalar, Tuple, Value, a_kind_of
+from mixad.scalar.parse.values import (
+    Bound,
+    Captured,
+    Indexed,
+    Object,
+    Scalar,
+    Tuple,
+    Value,
+    a_kind_of,
+    element_of,
+)
 from mixad.scalar.types import I64, integer_bounds
 
 __all__ = ["run_for"]
@@ -74,6 +84,9 @@ def _read_in_turns(node: ast.expr) -> Iterator[ast.AST]:
 
 
 def _instead(items: Value) -> str:
+    if isinstance(items, Indexed):
+        element = element_of(items, items.name)
+        return f"for i in range(n), and {element} in the loop, with n an argument"
     if isinstance(items, Captured) and items.argument.rank:
         return f"for i in range({items.name}.shape[0]), and {items.name}[i] in the loop"
     if isinstance(items, Object) and not callable(items.value):

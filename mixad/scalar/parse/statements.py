@@ -12,7 +12,7 @@ from mixad.scalar.parse.complex_arithmetic import binary
 from mixad.scalar.parse.frame import Exit, Frame
 from mixad.scalar.parse.items import add_to_item, assign_item, items_of, peek
 from mixad.scalar.parse.sharing import shared
-from mixad.scalar.parse.values import Bound, Closure, List, Tuple, Value, kind_of
+from mixad.scalar.parse.values import Bound, Closure, List, Tuple, Value, a_kind_of
 from mixad.scalar.types import BOOL
 
 __all__ = ["SIMPLE_STATEMENTS", "assign_target", "closure"]
@@ -36,7 +36,7 @@ def assign_target(frame: Frame, target: ast.expr, value: Value) -> None:
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
     if not isinstance(value, Tuple):
         raise frame.type_error(
-            target, f"a {kind_of(value)} cannot be unpacked", "assign it to one name"
+            target, f"{a_kind_of(value)} cannot be unpacked", "assign it to one name"
         )
     items, targets = value.items, target.elts
     starred = [i for i, t in enumerate(targets) if isinstance(t, ast.Starred)]

@@ -40,6 +40,7 @@ __all__ = [
     "Value",
     "a_kind_of",
     "complex_name",
+    "element_of",
     "field_names",
     "field_of",
     "has_operators",
@@ -254,7 +255,8 @@ def _kind_of_array(value: Captured | Indexed) -> str:
     """Describe an array: one from outside may stand for its elements."""
     type_ = str(value.argument.type)
     if isinstance(value, Indexed):
-        return f"array of {type_} that is read by index"
+        why = "" if value.argument.batch is None else ", as its core is too long to be variables"
+        return f"array of {type_} that is read by index{why}"
     return f"captured array of {type_}" if value.argument.rank else type_
 
 
@@ -336,7 +338,14 @@ def refused_attribute(value: Value, spelled: str, name: str) -> tuple[str, str]:
     if isinstance(value, List):
         instead = "a list of its final length, such as [0.0] * 3, and out[i] = ..."
         return f"{here}: {lacks}", instead
+    if isinstance(value, Indexed):
+        return f"{here}: {lacks}", "pass its lengths as arguments"
     return f"{here}: {lacks}", "use functions and operators of numbers"
+
+
+def element_of(array: Indexed, spelled: str) -> str:
+    """Return how an element of an array is written."""
+    return f"{spelled}[{', '.join('ijklmn'[: array.argument.indices])}]"
 
 
 def way_out(value: Value, spelled: str) -> str:
@@ -348,6 +357,8 @@ def way_out(value: Value, spelled: str) -> str:
         return f"one of its fields, such as {spelled}.{next(iter(field_names(value)), 'x')}"
     if isinstance(value, Tuple):
         return "unpack it, or index it with a constant"
+    if isinstance(value, Indexed):
+        return f"read an element of it, {element_of(value, spelled)}"
     if not isinstance(value, Object):
         return "call it"
     if isinstance(value.value, np.complexfloating):  # of long doubles
