@@ -1,79 +1,45 @@
-"""What a program reads of arrays and adds to them, made known at its end.
+"""What a program reads of arrays such that results depend on it, made known at the program's end.
 
-A pullback adds to arrays what the program's end says: the partial of a read, contracted with the
-cotangents, at the indices of the read.  A read under a condition has its indices inside a branch;
-here they become results of that branch, with a flag that says whether it was taken.
+A pullback adds to arrays at its end: the partial of a read, contracted with the cotangents, at the
+indices of the read.  A read under a condition has its indices inside a branch; here they become
+results of that branch, with a flag that says whether it was taken.
+
+A loop's reads are as many as it takes turns.  Where what they give is only ever added up, the
+derivative of the sum with respect to each summand is 1, so that the cotangent of the sum is that of
+what every turn adds: the sum is an input of what follows the loop, and a second run of the loop, at
+the end, takes its cotangent back turn by turn.  For that, what the loop reads from around it is
+made known, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from mixad.errors import KernelGradientError
-from mixad.scalar.activity import activity
+from mixad.scalar.activity import Activity, activity, spread
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Const,
     If,
-    Line,
     Load,
     Program,
     Statement,
     Var,
     While,
     nested_blocks,
+    read_atoms,
     walk_statements,
+    written_vars,
 )
+from mixad.scalar.sums import is_sum
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["Access", "Exposed", "accesses_arrays", "active_loads", "expose_accesses"]
-
-_Wanted: TypeAlias = Load | Accumulate
-
-
-@dataclass(frozen=True)
-class Access:
-    """An element that was read or added to.
-
-    Attributes
-    ----------
-    array : Var
-        The array, as the original program names it.
-    out : Var or None
-        What a read gives, as the new program names it.
-    flag : int
-        Position among the new program's outputs of whether the element was reached.
-    indices : range
-        Positions of the indices.
-    value : int
-        Position of what was added; of a read, of nothing.
-    line : Line or None
-        The user's line.
-    """
-
-    array: Var
-    out: Var | None
-    flag: int
-    indices: range
-    value: int
-    line: Line | None
-
-
-@dataclass(frozen=True)
-class Exposed:
-    """A program that returns what it accessed after its outputs, and adds to no array.
-
-    An accumulator among the outputs is replaced by a zero.
-    """
-
-    program: Program
-    loads: tuple[Access, ...]
-    sums: tuple[Access, ...]
+__all__ = ["Accesses", "Exposed", "ExposedLoad", "ExposedLoop", "accesses_arrays", "expose",
+           "free_vars", "plan_accesses"]  # fmt: skip
 
 
 def accesses_arrays(program: Program, wrt: Collection[int]) -> bool:
@@ -81,82 +47,165 @@ def accesses_arrays(program: Program, wrt: Collection[int]) -> bool:
     return bool(program.accumulators) or any(program.params[i].kind == "array" for i in wrt)
 
 
-def active_loads(
-    program: Program, arrays: Collection[int], outputs: Collection[int]
-) -> dict[Var, Load]:
-    """Return the reads of some array params, by what they give, that outputs depend on.
+# -- which accesses --------------------------------------------------------------------------------
 
-    KernelGradientError if one of them is inside a loop.
+
+@dataclass(frozen=True)
+class Accesses:
+    """What outputs of a program depend on: reads outside of loops, and sums that loops add up.
+
+    ``loads`` are variables that reads give, ``loops`` the carries that are sums, by the first
+    result of a loop.
     """
-    names = {program.params[index].var for index in arrays}
-    loads = [s for s in walk_statements(program.body) if isinstance(s, Load) and s.array in names]
-    slots = {s.out: slot for slot, s in enumerate(loads)}
-    active = activity(program, {}, {var: frozenset({slot}) for var, slot in slots.items()})
+
+    loads: frozenset[Var]
+    loops: dict[Var, tuple[int, ...]]
+
+
+def plan_accesses(program: Program, arrays: Collection[Var], outputs: Collection[int]) -> Accesses:
+    """Return what outputs depend on of some arrays.
+
+    KernelGradientError if a loop reads one, and does anything but add up what depends on it.
+    """
+    loads = [s for s in walk_statements(program.body) if isinstance(s, Load) and s.array in arrays]
+    loops = [s for s in _outside_of_loops(program.body) if isinstance(s, While)]
+    own = [*(s.out for s in loads), *(out for s in loops for out in s.outs if out.type.is_float)]
+    labels = {var: label for label, var in enumerate(own)}
+    active = activity(program, {}, {var: frozenset({label}) for var, label in labels.items()})
     results = [a for m in outputs if isinstance(a := program.outputs[m], Var)]
     reached = frozenset().union(*(active.get(a, frozenset()) for a in results))
-    found = {s.out: s for s in loads if slots[s.out] in reached}
-    for s in _inside_loops(program.body):
-        if isinstance(s, Load) and s.out in found:
-            raise _in_loop(program, s)
-    return found
+    found: dict[Var, tuple[int, ...]] = {}
+    inside: set[Var] = set()
+    for loop in loops:
+        reads = {s.out: s for s in _loads_in(loop) if s.out in labels}
+        inside |= reads.keys()
+        numbers = {labels[var] for var in reads}
+        moved = {i for i, c in enumerate(loop.carries) if active.get(c, frozenset()) & numbers}
+        sums = tuple(i for i in sorted(moved) if labels[loop.outs[i]] in reached)
+        for i in sums:
+            if loop.implicit or not _adds_up(loop, i, moved):
+                slots = active[loop.outs[i]]
+                raise _no_sum(program, next(s for v, s in reads.items() if labels[v] in slots))
+        if sums:
+            found[loop.outs[0]] = sums
+    return Accesses(
+        frozenset(s.out for s in loads if labels[s.out] in reached and s.out not in inside), found
+    )
 
 
-def _inside_loops(block: Block) -> list[Statement]:
-    loops = (s for s in walk_statements(block) if isinstance(s, While))
-    return [s for loop in loops for inner in nested_blocks(loop) for s in walk_statements(inner)]
+def _outside_of_loops(block: Block) -> Iterator[Statement]:
+    """Yield the statements of a block and of the branches in it, not those inside of loops."""
+    for s in block.statements:
+        yield s
+        if isinstance(s, If):
+            yield from _outside_of_loops(s.then)
+            yield from _outside_of_loops(s.orelse)
 
 
-def _in_loop(program: Program, s: Load) -> KernelGradientError:
+def _loads_in(loop: While) -> Iterator[Load]:
+    for block in nested_blocks(loop):
+        yield from (s for s in walk_statements(block) if isinstance(s, Load))
+
+
+def _adds_up(loop: While, index: int, moved: Collection[int]) -> bool:
+    """Whether a carry is a sum, of what no other carry gives that depends on what was read."""
+    if not is_sum(loop, index):
+        return False
+    carries = {loop.carries[i]: frozenset({i}) for i in moved}
+    reached: Activity = spread(loop.body, carries)
+    result = loop.body.results[index]
+    found = reached.get(result, frozenset()) if isinstance(result, Var) else frozenset()
+    return found & frozenset(moved) <= {index}
+
+
+def _no_sum(program: Program, s: Load) -> KernelGradientError:
     name = next(p.name for p in program.params if p.var == s.array)
     return KernelGradientError(
         f"{program.name}: the gradient of the array {name!r} is not available where a loop reads "
-        "it and results depend on what was read",
+        "it and does more with what was read than adding it up",
         location=s.line.place if s.line else None,
-        hint="a loop over a tuple, for k in (0, 1, 2), which is written out; "
-        f"mixad.stop_gradient of {name} before the call says that no derivative is meant",
+        hint="a sum, s += ..., that the loop only adds to, a loop over a tuple, for k in (0, 1), "
+        f"which is written out, or mixad.stop_gradient of {name} before the call if no derivative "
+        "is meant",
     )
 
 
-def expose_accesses(program: Program, loads: Collection[Var]) -> Exposed:
-    """Return a program that returns the accesses of some reads, and of all that it adds.
+# -- made known ------------------------------------------------------------------------------------
 
-    What is added inside a loop is a KernelGradientError.
-    """
-    for s in _inside_loops(program.body):
-        if isinstance(s, Accumulate):
-            raise KernelGradientError(
-                f"{program.name}: what a loop adds to an array cannot be differentiated in reverse",
-                location=s.line.place if s.line else None,
-                hint="take the outer derivative forward, by mixad.jvp",
-            )
-    walk = _Exposing(program, frozenset(loads))
+
+@dataclass(frozen=True)
+class ExposedLoad:
+    """A read: its array, as the original program names it, what it gives in the new one, and the
+    positions among the outputs of that of a flag, whether it was reached, and of the indices."""
+
+    array: Var
+    out: Var
+    flag: int
+    indices: range
+
+
+@dataclass(frozen=True)
+class ExposedLoop:
+    """A loop of the original program: its sums, by the variables that they are in the new one, and
+    the positions of a flag and of the variables that it reads from around it."""
+
+    statement: While
+    sums: dict[int, Var]
+    flag: int
+    free: dict[Var, int]
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """A program that returns its accesses after its outputs."""
+
+    program: Program
+    loads: tuple[ExposedLoad, ...]
+    loops: tuple[ExposedLoop, ...]
+
+
+_Wanted: TypeAlias = Load | While
+
+
+def expose(program: Program, accesses: Accesses) -> Exposed:
+    """Return a program that returns its accesses, too."""
+    walk = _Exposing(program, accesses)
     found = walk.block(program.body)
-    accumulators = {a.var for a in program.accumulators}
-    results = [
-        walk.builder.const(0.0, a.type) if a in accumulators else walk.value(a)
-        for a in program.outputs
-    ]
-    accesses: list[Access] = []
+    results = [walk.value(a) for a in program.outputs]
+    loads, loops = [], []
     for each in found:
-        if isinstance(each.atoms[0], Const) and not each.atoms[0].value:
+        flag, *atoms = each.atoms
+        if isinstance(flag, Const) and not flag.value:
             continue  # on a side that never runs
-        first = len(results)
+        first = len(results) + 1
         results += each.atoms
-        last = first + 1 + len(each.statement.indices)
-        out = walk.names[each.statement.out] if isinstance(each.statement, Load) else None
-        assert out is None or isinstance(out, Var)
-        s = each.statement
-        accesses.append(Access(s.array, out, first, range(first + 1, last), last, s.line))
-    return Exposed(
-        walk.builder.finish(results),
-        tuple(a for a in accesses if a.out is not None),
-        tuple(a for a in accesses if a.out is None),
-    )
+        s, places = each.statement, range(first, first + len(atoms))
+        if isinstance(s, Load):
+            loads.append(ExposedLoad(s.array, walk.var(s.out), first - 1, places))
+        else:
+            sums = {i: walk.var(s.outs[i]) for i in accesses.loops[s.outs[0]]}
+            free = dict(zip(free_vars(s), places, strict=True))
+            loops.append(ExposedLoop(s, sums, first - 1, free))
+    return Exposed(walk.builder.finish(results), tuple(loads), tuple(loops))
+
+
+def free_vars(loop: While) -> tuple[Var, ...]:
+    """Return the variables, no arrays, that a loop reads and does not write."""
+    reads: dict[Atom, None] = dict.fromkeys(loop.inits)
+    written: set[Var] = set(loop.carries)
+    blocks = list(nested_blocks(loop))
+    for s in (s for block in nested_blocks(loop) for s in walk_statements(block)):
+        reads |= dict.fromkeys(read_atoms(s))
+        written.update(written_vars(s))
+        written.update(s.carries if isinstance(s, While) else ())
+        blocks += nested_blocks(s)
+    reads |= {atom: None for block in blocks for atom in block.results}
+    return tuple(a for a in reads if isinstance(a, Var) and a not in written)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """An access in terms of the new program: flag, indices and the value that is added."""
+    """An access in terms of the new program: a flag, and indices or what a loop reads."""
 
     statement: _Wanted
     atoms: tuple[Atom, ...]
@@ -165,13 +214,18 @@ class _Found:
 class _Exposing:
     """Copies a program; ``names`` has what its variables are in the new one."""
 
-    def __init__(self, program: Program, loads: frozenset[Var]) -> None:
+    def __init__(self, program: Program, accesses: Accesses) -> None:
         self.builder = Builder(program.name)
-        self.loads = loads
-        self.names: dict[Var, Atom] = dict(self.builder.copy_params(program.params))
+        self.accesses = accesses
+        self.names = self.builder.declare(program)
 
     def value(self, atom: Atom) -> Atom:
         return self.names[atom] if isinstance(atom, Var) else atom
+
+    def var(self, old: Var) -> Var:
+        new = self.names[old]
+        assert isinstance(new, Var), old
+        return new
 
     def block(self, block: Block) -> list[_Found]:
         """Copy a block's statements; return what they access."""
@@ -181,31 +235,22 @@ class _Exposing:
             if isinstance(s, If) and self.wanted(s.then, s.orelse):
                 found += self.branch(s)
                 continue
-            if not isinstance(s, Accumulate):
-                self.builder.copy(Block((s,), ()), self.names)
-            if self.is_wanted(s):
-                found.append(self.access(s))
+            self.builder.copy(Block((s,), ()), self.names)
+            if isinstance(s, Load | While) and self.is_wanted(s):
+                atoms = s.indices if isinstance(s, Load) else free_vars(s)
+                flag = self.builder.const(True, BOOL)
+                found.append(_Found(s, (flag, *map(self.value, atoms))))
         return found
 
-    def is_wanted(self, s: Statement) -> bool:
-        return isinstance(s, Accumulate) or (isinstance(s, Load) and s.out in self.loads)
+    def is_wanted(self, s: _Wanted) -> bool:
+        if isinstance(s, Load):
+            return s.out in self.accesses.loads
+        return bool(s.outs) and s.outs[0] in self.accesses.loops
 
     def wanted(self, *blocks: Block) -> list[_Wanted]:
         """Return the accesses in blocks, in the order in which `block` finds them."""
-        found: list[_Wanted] = []
-        for s in (s for block in blocks for s in block.statements):
-            if isinstance(s, Load | Accumulate) and self.is_wanted(s):
-                found.append(s)
-            elif isinstance(s, If):
-                found += self.wanted(s.then, s.orelse)
-        return found
-
-    def access(self, s: Statement) -> _Found:
-        assert isinstance(s, Load | Accumulate)
-        atoms = [self.builder.const(True, BOOL), *map(self.value, s.indices)]
-        if isinstance(s, Accumulate):
-            atoms.append(self.value(s.value))
-        return _Found(s, tuple(atoms))
+        statements = (s for block in blocks for s in _outside_of_loops(block))
+        return [s for s in statements if isinstance(s, Load | While) and self.is_wanted(s)]
 
     def branch(self, s: If) -> list[_Found]:
         """Copy a condition; its accesses become results, with zeros on the other side."""
@@ -235,5 +280,5 @@ class _Exposing:
 
 
 def _types(s: _Wanted) -> Sequence[ScalarType]:
-    own = [BOOL, *(i.type for i in s.indices)]
-    return [*own, s.value.type] if isinstance(s, Accumulate) else own
+    atoms: Sequence[Atom] = s.indices if isinstance(s, Load) else free_vars(s)
+    return [BOOL, *(a.type for a in atoms)]

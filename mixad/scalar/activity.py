@@ -116,7 +116,8 @@ def _slots_of_outs(s: Statement, found: dict[Var, frozenset[int]]) -> list[froze
         case While():
             carried = _slots_of_carries(s, found)
             # Where a loop has no fixed point, its derivative is not finite.
-            return [f | {SINGULAR} if f and s.implicit else f for f in carried]
+            carried = [f | {SINGULAR} if f and s.implicit else f for f in carried]
+            return [f | _of(out, found) for f, out in zip(carried, s.outs, strict=True)]
     return []
 
 

@@ -253,9 +253,14 @@ class _Transform:
             slot: self.builder.load(cast("Var", tangent), *indices)
             for slot, tangent in array.partials.items()
         }
-        if s.out in self.loads:
-            partials[self.loads[s.out]] = self.builder.const(1.0, s.out.type)
-        return DualChunk(primal, partials)
+        return self.with_own_slot(s.out, DualChunk(primal, partials))
+
+    def with_own_slot(self, out: Var, dual: Dual) -> Dual:
+        """Return a dual with the partial 1 in a slot of its own, if it has one."""
+        if out not in self.loads:
+            return dual
+        one = self.builder.const(1.0, out.type)
+        return DualChunk(dual.primal, {**dual.partials, self.loads[out]: one})
 
     def accumulate(self, s: Accumulate) -> None:
         """Add to an array, and the value's tangents to the tangents of that."""
@@ -375,7 +380,8 @@ class _Transform:
 
         inits = self.flattened([self.dual(a) for a in s.inits], s.carries)
         flat = self.builder.while_(inits, cond, body)
-        self.duals.update(zip(s.outs, self.rebuilt(flat, s.carries), strict=True))
+        for out, dual in zip(s.outs, self.rebuilt(flat, s.carries), strict=True):
+            self.duals[out] = self.with_own_slot(out, dual)
 
     def fixed_point(self, s: While) -> None:
         """Differentiate a loop where it ends, by the implicit function theorem."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.build import Builder
+from mixad.scalar.contraction import contraction
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Atom, Block, Const, Program
-from mixad.scalar.pullback import contraction
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.simplify import without_dead_code
 from mixad.tape.pullback_plan import PullbackPlan

@@ -13,7 +13,7 @@ from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dtypes import scalar_type_of
-from mixad.scalar.ir import Equation, Load, Program, While, walk_statements
+from mixad.scalar.ir import Equation, Program, While, walk_statements
 from mixad.scalar.ops import BY_NAME
 from mixad.tape.cell import Kind, kind_of
 from mixad.tape.pullback_plan import plan_pullback
@@ -148,11 +148,9 @@ class KernelCall:
     @cached_property
     def lacks_derivatives(self) -> bool:
         """Whether the programs have ops or loops whose derivatives may be refused."""
-        has_loops = self.has_loops
         return any(
             (isinstance(s, Equation) and None in BY_NAME[s.op].partials)
             or (isinstance(s, While) and s.implicit)
-            or (isinstance(s, Load) and has_loops)
             for program in self.passes
             for s in walk_statements(program.body)
         )

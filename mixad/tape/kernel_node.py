@@ -312,7 +312,8 @@ def record(
 
 def _may_be_refused(call: KernelCall, options: KernelOptions, levels: Iterable[Level]) -> bool:
     """Whether a call may need a derivative that there is none of."""
-    if options.strategy == "reverse" and (call.has_loops or "array" in call.kinds):
+    reads = "array" in call.kinds
+    if (call.has_loops and reads) or (options.strategy == "reverse" and (call.has_loops or reads)):
         return call.lacks_derivatives or any(level.is_reverse for level in levels)
     return call.lacks_derivatives
 

@@ -317,6 +317,99 @@ def test_a_pickled_kernel_takes_the_same_arrays_whole():
     np.testing.assert_array_equal(found(POS, np.arange(3)), POS[:3, -1] * 2.0)
 
 
+# -- loops that add up what they read --------------------------------------------------------------
+
+
+def row_product(matrix: mixad.Array, vector: mixad.Array, row, x, count):
+    total = 0.0
+    for k in range(count):
+        total += np.sin(vector[k] * matrix[row, k]) * x
+    return total * total + x
+
+
+def test_gradients_of_a_sum_in_a_loop(backend):
+    kernel = mixad.broadcast(backend=backend)(row_product)
+    matrix, vector, x = RNG.random((4, 20)), RNG.random(20), RNG.random(4)
+    count = np.array([20, 17, 0, 3])
+
+    def f(matrix, vector, x):
+        return kernel(matrix, vector, np.arange(4), x, count).sum()
+
+    inside = np.arange(20) < count[:, None]
+    inner = np.where(inside, matrix * vector, 0.0)
+    total = np.where(inside, np.sin(inner), 0.0).sum(1) * x
+    np.testing.assert_allclose(f(matrix, vector, x), (total**2 + x).sum(), rtol=1e-13)
+    weights = np.where(inside, np.cos(inner), 0.0) * (2 * total * x)[:, None]
+    for _ in range(2):
+        by_matrix, by_vector, by_x = mixad.grad(f, argnums=(0, 1, 2))(matrix, vector, x)
+        np.testing.assert_allclose(by_matrix, weights * vector, rtol=1e-12)
+        np.testing.assert_allclose(by_vector, (weights * matrix).sum(0), rtol=1e-12)
+        np.testing.assert_allclose(by_x, 2 * total * (total / x) + 1, rtol=1e-12)
+
+
+@mixad.broadcast
+def nested(table: mixad.Array, k, x, m):
+    """Return a function of two sums; one in loops, one in another loop and a condition."""
+    result = x
+    if x > 0.3:
+        total = x * x
+        i = 0
+        while i < m and total < 50.0:
+            for j in range(i + 1):
+                total += table[i] * table[j] * x
+            if table[i] > 0.5:
+                total -= table[(i + k) % m] ** 3
+            i += 1
+        other = 0.0
+        for j in range(m):
+            other += np.sqrt(total) * table[j]
+        result = total * other
+    return result * table[0]
+
+
+def test_gradients_of_sums_in_nested_loops_and_conditions():
+    k, x = np.arange(12), RNG.random(12)
+    f = lambda table, x: nested(table, k, x, 9).sum()  # noqa: E731
+    by_table, by_x = mixad.grad(f, argnums=(0, 1))(TABLE, x)
+    expected = difference(lambda t: f(TABLE + t * ALONG, x), 0.0, 1.0)
+    np.testing.assert_allclose(by_table @ ALONG, expected, rtol=1e-7)
+    expected = difference(lambda t: f(TABLE, x + t * ALONG_X[:12]), 0.0, 1.0)
+    np.testing.assert_allclose(by_x @ ALONG_X[:12], expected, rtol=1e-7)
+
+
+def test_second_derivatives_of_sums_in_loops():
+    k, x = np.arange(12), RNG.random(12)
+    gradient = lambda table: mixad.grad(lambda t: nested(t, k, x, 9).sum())(table)  # noqa: E731
+    expected = difference(gradient, TABLE, ALONG)
+    _, forward = mixad.jvp(gradient, (TABLE,), (ALONG,))
+    backward = mixad.grad(lambda table: (gradient(table) * ALONG).sum())(TABLE)
+    np.testing.assert_allclose(forward, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(backward, expected, rtol=1e-5, atol=1e-6)
+
+
+@mixad.broadcast
+def horner(table: mixad.Array, x, m):
+    total = 0.0
+    for i in range(m):
+        total = total * x + table[i]
+    return total
+
+
+def test_a_loop_that_is_no_sum_has_tangents_and_no_gradient():
+    x = RNG.random(5)
+    _, tangent = mixad.jvp(lambda table: horner(table, x, 9), (TABLE,), (ALONG,))
+    np.testing.assert_allclose(tangent, np.polyval(ALONG, x), rtol=1e-12)
+    with pytest.raises(KernelGradientError, match="'table' is not available where a loop reads it"):
+        mixad.grad(lambda table: horner(table, x, 9).sum())(TABLE)
+    by_x = mixad.grad(lambda x: horner(TABLE, x, 9).sum())(x)
+    np.testing.assert_allclose(by_x, np.polyval(np.polyder(TABLE), x), rtol=1e-12)
+
+
+def test_an_index_outside_in_a_loop_is_named():
+    with pytest.raises(KernelIndexError, match="index 9 is outside 'table' of shape"):
+        mixad.grad(lambda table: nested(table, 0, np.full(3, 0.5), 10).sum())(TABLE)
+
+
 # -- cores that are read from memory ---------------------------------------------------------------
 
 

@@ -111,12 +111,12 @@ def refuse_large_integer_from_outside():
 
 @refused("""
 KernelGradientError: product: the gradient of the array 'table' is not available where a loop \
-reads it and results depend on what was read
+reads it and does more with what was read than adding it up
   File "...", line 7, column 33
     total = total * table[k]
                     ^^^^^^^^
-  Instead: a loop over a tuple, for k in (0, 1, 2), which is written out; mixad.stop_gradient of \
-table before the call says that no derivative is meant
+  Instead: a sum, s += ..., that the loop only adds to, a loop over a tuple, for k in (0, 1), \
+which is written out, or mixad.stop_gradient of table before the call if no derivative is meant
 """)
 def refuse_gradient_of_array_in_a_loop():
     def loss(table):

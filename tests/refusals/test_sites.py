@@ -74,7 +74,6 @@ FOLDERS = (".", "scalar", "scalar/parse", "tape", "namespace", "backends", "back
 ELSEWHERE = {
     "a program with accumulation cannot": "they are refused before, with the names of arrays",
     "does not compute the gradient of the array": "tests/cuda/test_cuda_rules.py, needs a device",
-    "what a loop adds to an array cannot": "nothing adds in a loop yet",
     "is compiled for": "a guard of kernels that plugins call",
     "does not write parts of larger arrays": "a guard of requests: no such backend is asked",
     "does not store results side by side": "the same",

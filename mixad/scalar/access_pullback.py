@@ -1,0 +1,378 @@
+"""The pullback of programs that read or add to arrays which are differentiated: one pass for all.
+
+What is read of an array is an input for itself, and so is a sum that a loop adds up of what it
+reads (`mixad.scalar.accesses`).  Chunks of dual numbers follow one another in the pass, so that
+what they give for one array is added to one.  The cotangent ā of an array that the program adds to
+is an array: with a[i] += v, v gets ā[i], and so it does as the gradient of φ = Σ v·ā[i], a number
+that is computed beside and whose cotangent is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mixad.scalar.accesses import Exposed, ExposedLoop, expose, plan_accesses
+from mixad.scalar.build import Builder, as_array
+from mixad.scalar.contraction import contraction
+from mixad.scalar.dual import even_chunks
+from mixad.scalar.ir import (
+    Accumulate,
+    Atom,
+    Block,
+    If,
+    Param,
+    Program,
+    Statement,
+    Var,
+    While,
+    walk_statements,
+)
+from mixad.scalar.pushforward import push_block_from
+from mixad.scalar.types import ScalarType
+
+__all__ = ["access_pullback"]
+
+
+def access_pullback(
+    program: Program,
+    wrt: Sequence[int],
+    cotangents: Sequence[int],
+    *,
+    chunk: int,
+    with_primals: bool,
+    units: Collection[int],
+) -> tuple[Program, tuple[int | None, ...], int]:
+    """Return the pass, for each of ``wrt`` its gradient among the outputs, and how many of them are
+    the program's own: see `mixad.scalar.pullback.pullback`."""
+    added = {m: a for m in cotangents if (a := program.accumulator(m)) is not None}
+    inner = _with_functional(program, [a.var for a in added.values()], keeps_sums=with_primals)
+    builder = Builder(program.name)
+    copies = builder.copy_params(program.params).values()
+    names: dict[Var, Atom] = dict(zip((p.var for p in inner.params), copies, strict=False))
+    seeds: list[tuple[int, Atom]] = []
+    for at, m in enumerate(cotangents):
+        type = program.outputs[m].type
+        if m in added:
+            place = len(program.params) + list(added).index(m)
+            array = builder.array_param(f"cotangent {m}", as_array(added[m]))
+            names[inner.params[place].var] = array
+            output = len(program.outputs) + list(added).index(m)
+            seeds.append((output, builder.const(1.0, type)))
+        else:
+            given = builder.param(f"cotangent {m}", type)
+            seeds.append((m, builder.const(1, type) if at in units else given))
+    arrays = {inner.params[i].var: inner.params[i] for i in wrt if inner.params[i].array}
+    sums = _Sums(builder, arrays, chunk)
+    inputs = [index for index in wrt if inner.params[index].array is None]
+    primals, gradients = sums.pull(inner, names, inputs, seeds)
+    results = primals[: len(program.outputs)] if with_primals else []
+    found = dict(zip(inputs, gradients, strict=True)) | {
+        index: sums.found.get(inner.params[index].var) for index in wrt if index not in inputs
+    }
+    positions: dict[int, int] = {}
+    for index in wrt:
+        gradient = found[index]
+        if gradient is not None:
+            positions[index] = len(results)
+            results.append(gradient)
+    own = len(program.outputs) if with_primals else 0
+    return builder.finish(results), tuple(positions.get(index) for index in wrt), own
+
+
+@dataclass
+class _Sums:
+    """Pullbacks of programs, one inside a loop of another; ``found`` has what is added up.
+
+    ``arrays`` are those that are differentiated; they and all other variables go by the names of
+    the outermost program.
+    """
+
+    builder: Builder
+    arrays: Mapping[Var, Param]
+    chunk: int
+
+    def __post_init__(self) -> None:
+        self.found: dict[Var, Var] = {}
+
+    def pull(
+        self,
+        program: Program,
+        names: Mapping[Var, Atom],
+        inputs: Sequence[int],
+        seeds: Sequence[tuple[int, Atom]],
+    ) -> tuple[list[Atom], list[Atom | None]]:
+        """Add a program's dual statements, and what is added to arrays; return outputs, gradients.
+
+        Parameters
+        ----------
+        program : Program
+            What is pulled back.
+        names : mapping
+            What its params are in the builder.
+        inputs : sequence of int
+            Params, no arrays, whose gradients are wanted.
+        seeds : sequence of (int, Atom)
+            Outputs with their cotangents.
+        """
+        accesses = plan_accesses(program, self.arrays, [m for m, _ in seeds])
+        exposed = expose(program, accesses)
+        sums = [(loop, i) for loop in exposed.loops for i in loop.sums]
+        slots = [*exposed.loads, *sums]
+        duals = _Duals(self.builder, program, exposed, names, inputs)
+        for part in even_chunks(len(inputs) + len(slots), self.chunk) or (range(0),):
+            duals.push(part)
+        gradients = [
+            duals.gradient(slot, program.params[index].var.type, seeds)
+            for slot, index in enumerate(inputs)
+        ]
+        first = len(inputs)
+        for slot, load in enumerate(exposed.loads, first):
+            value = duals.gradient(slot, load.out.type, seeds)
+            if value is not None:
+                self.add(load.array, duals.primals[load.flag], duals.at(load.indices), value)
+        first += len(exposed.loads)
+        cotangents: dict[int, dict[int, Atom]] = {}
+        for slot, (loop, i) in enumerate(sums, first):
+            value = duals.gradient(slot, loop.sums[i].type, seeds)
+            if value is not None:
+                cotangents.setdefault(id(loop), {})[i] = value
+        for loop in exposed.loops:
+            if id(loop) in cotangents:
+                self.run_again(program, loop, duals.primals, names, cotangents[id(loop)])
+        return duals.primals[: len(program.outputs)], gradients
+
+    def add(self, array: Var, flag: Atom, indices: Sequence[Atom], value: Atom) -> None:
+        """Add to an array's gradient, if a flag is set."""
+        if array not in self.found:
+            param = self.arrays[array]
+            self.found[array] = self.builder.accumulator(param.name, as_array(param))
+        target = self.found[array]
+
+        def run() -> list[Atom]:
+            self.builder.accumulate(target, *indices, value=value)
+            return []
+
+        self.builder.if_(flag, run, list)
+
+    def run_again(
+        self,
+        program: Program,
+        loop: ExposedLoop,
+        primals: Sequence[Atom],
+        outer: Mapping[Var, Atom],
+        cotangents: Mapping[int, Atom],
+    ) -> None:
+        """Run a loop once more, and take the cotangents of its sums back in each turn.
+
+        Nothing is carried from turn to turn but what the loop carries itself.
+        """
+        s = loop.statement
+        names: dict[Var, Atom] = {p.var: outer[p.var] for p in program.params if p.array}
+        names |= {var: primals[at] for var, at in loop.free.items()}
+        turn = _turn_of(program, s, tuple(loop.free))
+
+        def cond(*carries: Atom) -> Atom:
+            return self.builder.copy(s.cond, names | dict(zip(s.carries, carries, strict=True)))[0]
+
+        def body(*carries: Atom) -> list[Atom]:
+            own = names | dict(zip(s.carries, carries, strict=True))
+            return self.pull(turn, own, (), list(cotangents.items()))[0]
+
+        def run() -> list[Atom]:
+            inits = [names[a] if isinstance(a, Var) else a for a in s.inits]
+            self.builder.line = s.line or self.builder.line
+            self.builder.while_(inits, cond, body)
+            return []
+
+        self.builder.if_(primals[loop.flag], run, list)
+
+
+class _Duals:
+    """The dual statements of a program, chunk after chunk; ``partials`` are by output and slot."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        program: Program,
+        exposed: Exposed,
+        names: Mapping[Var, Atom],
+        inputs: Sequence[int],
+    ) -> None:
+        self.builder = builder
+        self.exposed = exposed
+        self.inputs = inputs
+        new = exposed.program.params
+        self.names = {p.var: names[o.var] for o, p in zip(program.params, new, strict=True)}
+        self.primals: list[Atom] = []
+        self.partials: list[dict[Any, Atom]] = [{} for _ in exposed.program.outputs]
+
+    def push(self, slots: range) -> None:
+        """Add the statements of a chunk of slots: inputs, reads, and sums of loops after those."""
+        first, exposed = len(self.inputs), self.exposed
+        outs = [load.out for load in exposed.loads]
+        outs += [out for loop in exposed.loops for out in loop.sums.values()]
+        reads = {out: slot for slot, out in enumerate(outs, first) if slot in slots}
+        inputs = {slot: index for slot, index in enumerate(self.inputs) if slot in slots}
+        # Chunks after the first add to accumulators of their own, which nobody reads.
+        added = self.builder.copy_accumulators(exposed.program.accumulators)
+        names = {**self.names, **added}
+        duals = push_block_from(self.builder, exposed.program, names, inputs, reads)
+        self.primals = self.primals or [d.primal for d in duals]
+        for known, dual in zip(self.partials, duals, strict=True):
+            known.update(dual.partials)
+
+    def at(self, places: Sequence[int]) -> list[Atom]:
+        return [self.primals[place] for place in places]
+
+    def gradient(
+        self, slot: int, type: ScalarType, seeds: Sequence[tuple[int, Atom]]
+    ) -> Atom | None:
+        """Return the gradient along a slot."""
+        rows = [self.partials[m] for m, _ in seeds]
+        return contraction(self.builder, slot, type, [seed for _, seed in seeds], rows)
+
+
+def _turn_of(program: Program, loop: While, free: Sequence[Var]) -> Program:
+    """Return a turn of a loop as a program of its carries, what it reads around it, and arrays."""
+    params = [Param(str(var), var) for var in (*loop.carries, *free)]
+    params += [p for p in program.params if p.array is not None]
+    return Program(program.name, tuple(params), _without_additions(loop.body))
+
+
+def _without_additions(block: Block) -> Block:
+    """Return a block that adds to no array."""
+
+    def kept(s: Statement) -> Statement:
+        match s:
+            case If():
+                then, orelse = map(_without_additions, (s.then, s.orelse))
+                return replace(s, then=then, orelse=orelse)
+            case While():
+                return replace(s, body=_without_additions(s.body))
+        return s
+
+    statements = (s for s in block.statements if not isinstance(s, Accumulate))
+    return Block(tuple(map(kept, statements)), block.results)
+
+
+# -- what is added to arrays -----------------------------------------------------------------------
+
+
+def _with_functional(program: Program, arrays: Sequence[Var], *, keeps_sums: bool) -> Program:
+    """Return a program that takes cotangents of some accumulators after its params.
+
+    It returns after its outputs for each of them Σ v·ā[i] over what it adds to it.  It adds to no
+    array itself unless it ``keeps_sums``; then an accumulator among its outputs is one still.
+    """
+    if not program.accumulators:
+        return program
+    walk = _Functional(program, arrays, keeps_sums)
+    return walk.program()
+
+
+class _Functional:
+    """Copies a program; ``names`` has what its variables are, ``totals`` the sums so far."""
+
+    def __init__(self, program: Program, arrays: Sequence[Var], keeps_sums: bool) -> None:
+        self.original = program
+        self.keeps_sums = keeps_sums
+        self.builder = Builder(program.name)
+        copies = self.builder.copy_params(program.params)
+        self.names: dict[Var, Atom] = {**copies}
+        added = {a.var: a for a in program.accumulators}
+        self.cotangents = {
+            var: self.builder.array_param(f"cotangent of {added[var].name}", as_array(added[var]))
+            for var in arrays
+        }
+        self.sums = self.builder.copy_accumulators(program.accumulators) if keeps_sums else {}
+        self.totals: dict[Var, Atom] = {
+            var: self.builder.const(0.0, var.type) for var in self.cotangents
+        }
+
+    def program(self) -> Program:
+        """Return the copy."""
+        self.statements(self.original.body)
+        results: list[Atom] = []
+        accumulators = {a.var for a in self.original.accumulators}
+        for output in self.original.outputs:
+            if isinstance(output, Var) and output in accumulators:
+                nothing = self.builder.const(0.0, output.type)
+                results.append(self.sums.get(output, nothing))
+            else:
+                results.append(self.value(output))
+        return self.builder.finish([*results, *self.totals.values()])
+
+    def value(self, atom: Atom) -> Atom:
+        return self.names[atom] if isinstance(atom, Var) else atom
+
+    def block(self, block: Block) -> list[Atom]:
+        self.statements(block)
+        return list(map(self.value, block.results))
+
+    def statements(self, block: Block) -> None:
+        for s in block.statements:
+            self.builder.line = s.line or self.builder.line
+            self.statement(s)
+
+    def statement(self, s: Statement) -> None:
+        match s:
+            case Accumulate():
+                self.accumulate(s)
+            case If() if list(_added_in(s.then, s.orelse)):
+                self.branch(s)
+            case While() if list(_added_in(s.body)):
+                self.loop(s)
+            case _:
+                self.builder.copy(Block((s,), ()), self.names)
+
+    def accumulate(self, s: Accumulate) -> None:
+        indices, value = list(map(self.value, s.indices)), self.value(s.value)
+        if s.array in self.sums:
+            self.builder.accumulate(self.sums[s.array], *indices, value=value)
+        if s.array in self.totals:
+            weight = self.builder.load(self.cotangents[s.array], *indices)
+            term = self.builder.op("mul_zeros", weight, value)
+            self.totals[s.array] = self.builder.op("add", self.totals[s.array], term)
+
+    def changed(self, *blocks: Block) -> list[Var]:
+        """Return the arrays with a cotangent that blocks add to."""
+        return [var for var in dict.fromkeys(_added_in(*blocks)) if var in self.totals]
+
+    def branch(self, s: If) -> None:
+        changed, before = self.changed(s.then, s.orelse), dict(self.totals)
+
+        def side(block: Block) -> list[Atom]:
+            self.totals.update(before)
+            return [*self.block(block), *(self.totals[var] for var in changed)]
+
+        outs = self.builder.if_(self.value(s.cond), lambda: side(s.then), lambda: side(s.orelse))
+        self.names.update(zip(s.outs, outs, strict=False))
+        self.totals.update(zip(changed, outs[len(s.outs) :], strict=True))
+
+    def loop(self, s: While) -> None:
+        changed, count = self.changed(s.body), len(s.carries)
+
+        def enter(carries: Sequence[Atom]) -> None:
+            self.names.update(zip(s.carries, carries, strict=False))
+            self.totals.update(zip(changed, carries[count:], strict=True))
+
+        def cond(*carries: Atom) -> Atom:
+            enter(carries)
+            return self.block(s.cond)[0]
+
+        def body(*carries: Atom) -> list[Atom]:
+            enter(carries)
+            return [*self.block(s.body), *(self.totals[var] for var in changed)]
+
+        inits = [*map(self.value, s.inits), *(self.totals[var] for var in changed)]
+        outs = self.builder.while_(inits, cond, body)
+        self.names.update(zip(s.outs, outs, strict=False))
+        self.totals.update(zip(changed, outs[count:], strict=True))
+
+
+def _added_in(*blocks: Block) -> Iterator[Var]:
+    """Yield the accumulators that blocks add to."""
+    for block in blocks:
+        yield from (s.array for s in walk_statements(block) if isinstance(s, Accumulate))
