@@ -15,8 +15,8 @@ from mixad.kernel.spec import KernelSpec, Output
 from mixad.kernel.tiling import Combine, accumulator, combine_of
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "element_at",
-           "writer_for"]  # fmt: skip
+__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "element_at", "lane_of",
+           "lane_sum", "plus", "writer_for"]  # fmt: skip
 
 LINE = 64
 """Bytes of a cache line: alignment of staging areas and of streamed results."""
@@ -179,16 +179,12 @@ class Writer:
         wide = llvm_type(self.sum_type, True)
         return self.text.value(f"fpext {value} to {wide}", self.sum_type, True)
 
-    def plus(self, a: Value, b: Value) -> Value:
-        """Return a sum."""
-        instruction = "fadd" if a.type.is_float else "add"
-        return self.text.value(f"{instruction} {a}, {b.text}", a.type, a.lanes)
-
     def add_to(self, pointer: str, value: Value) -> None:
         """Add a gang to what a pointer points to."""
         align = self.sum_type.itemsize
         old = self.text.value(f"load {value.llvm}, ptr {pointer}, align {align}", value.type, True)
-        self.text.add(f"store {self.plus(old, value)}, ptr {pointer}, align {align}")
+        total = plus(self.text, old, value)
+        self.text.add(f"store {total}, ptr {pointer}, align {align}")
 
     def add_masked(self, pointer: str, value: Value, gang: Gang) -> None:
         """Add the lanes of a gang that have an element to what a pointer points to."""
@@ -205,17 +201,10 @@ class Writer:
         self.text.add(f"store {vector} zeroinitializer, ptr {pointer}, align {align}")
 
     def lane_sum(self, pointer: str) -> Value:
-        """Add up the lanes of one gang of sums: the halves, then the halves of that."""
-        text, type = self.text, self.sum_type
-        vector = llvm_type(type, True)
-        gang = text.value(f"load {vector}, ptr {pointer}, align {LINE}", type, True)
-        width = GANG // 2
-        while width:
-            moved = ", ".join(f"i32 {(k + width) % GANG}" for k in range(GANG))
-            other = text.let(f"shufflevector {gang}, {vector} poison, <{GANG} x i32> <{moved}>")
-            gang = self.plus(gang, Value(other, type, True))
-            width //= 2
-        return text.value(f"extractelement {gang}, i64 0", type, False)
+        """Add up the lanes of one gang of sums."""
+        vector = llvm_type(self.sum_type, True)
+        gang = f"load {vector}, ptr {pointer}, align {LINE}"
+        return lane_sum(self.text, self.text.value(gang, self.sum_type, True))
 
     def store_sum(self, value: Value, index: str) -> None:
         """Store one partial sum."""
@@ -331,6 +320,28 @@ def writer_for(text: Text, output: Output, start: str, spec: KernelSpec) -> Writ
     combine = combine_of(output.reduced)
     sums = SplitColumnSum if spec.is_split and combine == "columns" else _SUMS[combine]
     return sums(text, output, start, streaming=False)
+
+
+def plus(text: Text, a: Value, b: Value) -> Value:
+    """Return a sum."""
+    instruction = "fadd" if a.type.is_float else "add"
+    return text.value(f"{instruction} {a}, {b.text}", a.type, a.lanes)
+
+
+def lane_of(text: Text, gang: Value, lane: int) -> Value:
+    """Return the value of a lane."""
+    return text.value(f"extractelement {gang}, i64 {lane}", gang.type, False)
+
+
+def lane_sum(text: Text, gang: Value) -> Value:
+    """Add up the lanes of a gang: the halves, then the halves of that."""
+    vector, width = llvm_type(gang.type, True), GANG // 2
+    while width:
+        moved = ", ".join(f"i32 {(k + width) % GANG}" for k in range(GANG))
+        other = text.let(f"shufflevector {gang}, {vector} poison, <{GANG} x i32> <{moved}>")
+        gang = plus(text, gang, Value(other, gang.type, True))
+        width //= 2
+    return lane_of(text, gang, 0)
 
 
 def element_at(text: Text, pointer: str, index: str, type: ScalarType) -> str:

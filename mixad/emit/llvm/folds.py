@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from mixad.emit.llvm.combine import LINE, Gang, Place, Writer, element_at
+from mixad.emit.llvm.combine import LINE, Gang, Place, Writer, element_at, plus
 from mixad.emit.llvm.operands import Reader
 from mixad.emit.llvm.text import Text, Value, memory_type
 from mixad.kernel.spec import Operand, Output
@@ -202,7 +202,7 @@ class SegmentSum(Writer):
             for first, total in zip(firsts, totals, strict=True):
                 at = element_at(text, self.values, text.let(f"add i64 {first}, {offset}"), type)
                 one = text.value(f"load {zero.llvm}, ptr {at}, align {type.itemsize}", type, False)
-                text.add(f"store {self.plus(self.loaded(total), one)}, ptr {total}, align {LINE}")
+                text.add(f"store {plus(text, self.loaded(total), one)}, ptr {total}, align {LINE}")
         return [self.loaded(total) for total in totals]
 
     def loaded(self, total: str) -> Value:

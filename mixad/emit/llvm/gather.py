@@ -4,9 +4,9 @@ Negative indices count from the end, as Python's do.  An index outside is noted 
 call, for the host to raise an IndexError, and reads an element inside instead.  It also asks the
 kernel to stop: a loop that looks for something in the array would otherwise never find it.
 
-Lanes add one after another, as elements that follow one another may have the same index.  One that
-is switched off, or is outside, adds zero to the first element, which changes no sum: sums begin as
-+0.0 and are never -0.0.
+Lanes add one after another, for several may have the same index; where all have one, they are added
+up before.  A lane that is switched off, or is outside, adds zero to the first element, which changes
+no sum: sums begin as +0.0 and are never -0.0.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mixad.emit.llvm.combine import lane_of, lane_sum
 from mixad.emit.llvm.operands import from_memory
 from mixad.emit.llvm.text import GANG, Text, Value, llvm_type, memory_type
 from mixad.scalar.ir import Const
@@ -71,16 +72,23 @@ def add_to_array(
     is_on = text.both(mask, inside)
     zero = Value("zeroinitializer", array.type, True)
     value = text.select(is_on, text.splat(value), zero)
-    element, align = llvm_type(array.type, False), array.type.itemsize
-    plus = "fadd" if array.type.is_float else "add"
     offset = text.select(is_on if offset.lanes else inside, offset, text.const(Const(0, I64)))
+    if not offset.lanes:  # one element gets all: the lanes are added up by halves
+        pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {offset.text}")
+        _add_lane(text, array, pointer, lane_sum(text, value))
+        return
     for lane in range(GANG):
-        at = text.let(f"extractelement {offset}, i64 {lane}") if offset.lanes else offset.text
+        at = text.let(f"extractelement {offset}, i64 {lane}")
         pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {at}")
-        own = text.let(f"extractelement {value}, i64 {lane}")
-        old = text.let(f"load {element}, ptr {pointer}, align {align}")
-        new = text.let(f"{plus} {element} {old}, {own}")
-        text.add(f"store {element} {new}, ptr {pointer}, align {align}")
+        _add_lane(text, array, pointer, lane_of(text, value, lane))
+
+
+def _add_lane(text: Text, array: Array, pointer: str, value: Value) -> None:
+    element, align = llvm_type(array.type, False), array.type.itemsize
+    old = text.let(f"load {element}, ptr {pointer}, align {align}")
+    plus = "fadd" if array.type.is_float else "add"
+    new = text.let(f"{plus} {element} {old}, {value.text}")
+    text.add(f"store {element} {new}, ptr {pointer}, align {align}")
 
 
 def _located(
