@@ -1,14 +1,18 @@
-"""Arrays that programs index: negative and unsigned indices, strides, indices outside."""
+"""Arrays that programs index or add to: negative and unsigned indices, strides, indices outside."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 
+from mixad.backends.checks import declares_accumulation
 from mixad.conformance.subject import Subject
 from mixad.errors import KernelIndexError
+from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import ArrayType, Program
+from mixad.scalar.ir import ArrayType, Atom, Program
 from mixad.scalar.types import F64, I32, I64, U8, U64, ScalarType
 
 TABLE = np.arange(24.0).reshape(4, 6)
@@ -115,3 +119,79 @@ def test_an_array_without_elements_has_nothing_inside(subject: Subject) -> None:
         subject.run(looked_up(I64), [nothing, np.zeros(3, "i8"), np.zeros(3, "i8")])
     (output,) = subject.run(looked_up(I64), [nothing, np.zeros(0, "i8"), np.zeros(0, "i8")])
     subject.same(output, np.zeros(0))
+
+
+# -- sums into arrays: of backends that say that they accumulate -----------------------------------
+
+
+def added(type: ScalarType) -> Program:
+    """Return the program sums[i, j] += w where w > 0, which returns the sums."""
+    b = Builder("added")
+    w, i, j = b.param("w", F64), b.param("i", type), b.param("j", type)
+    sums = b.accumulator("sums", ArrayType(F64, 2))
+
+    def run() -> list[Atom]:
+        b.accumulate(sums, i, j, value=w)
+        return []
+
+    b.if_(b.op("gt", w, b.const(0.0, F64)), run, list)
+    return b.finish([sums])
+
+
+@pytest.fixture
+def accumulating(subject: Subject) -> Subject:
+    """Return the backend; skip where it adds to no array."""
+    if not declares_accumulation(subject.backend):
+        pytest.skip("the backend does not accumulate")
+    return subject
+
+
+def summed(subject: Subject, type: ScalarType, *arguments: np.ndarray[Any, Any]) -> Any:
+    """Return the sums of the backend, in an array like the table."""
+    request = OutputRequest(0, 0, TABLE.shape)
+    return subject.run(added(type), list(arguments), [request])[0]
+
+
+@pytest.mark.parametrize("type", [I32, I64, U8], ids=str)
+@pytest.mark.parametrize("count", [0, 1, 37, 5000])
+def test_values_are_added_where_indices_say(
+    accumulating: Subject, type: ScalarType, count: int
+) -> None:
+    """Repeated ones, and those that count from the end; the order of additions is free."""
+    accumulating.need(F64, type)
+    rng = np.random.default_rng(count)
+    least = -1 if type.kind == "int" else 0
+    i = rng.integers(least * TABLE.shape[0], TABLE.shape[0], count).astype(type.dtype)
+    j = rng.integers(least * TABLE.shape[1], TABLE.shape[1], count).astype(type.dtype)
+    w = rng.integers(-3, 9, count).astype(float)
+    expected = np.zeros_like(TABLE)
+    np.add.at(expected, (i, j), np.maximum(w, 0.0))
+    accumulating.same(summed(accumulating, type, w, i, j), expected)
+
+
+def test_sums_are_the_same_bits_each_time(accumulating: Subject) -> None:
+    """Whatever ran at the same time."""
+    accumulating.need(F64, I64)
+    rng = np.random.default_rng(0)
+    i, j = rng.integers(0, 4, 20_000), rng.integers(0, 6, 20_000)
+    w = rng.standard_normal(20_000)
+    first = summed(accumulating, I64, w, i, j)
+    for _ in range(5):
+        accumulating.same(summed(accumulating, I64, w, i, j), first)
+
+
+@pytest.mark.parametrize(("i", "j", "type"), OUTSIDE, ids=str)
+def test_adding_outside_is_an_error(
+    accumulating: Subject, i: int, j: int, type: ScalarType
+) -> None:
+    """Where the branch is taken; elsewhere nothing is added."""
+    accumulating.need(F64, type)
+    for at in (0, 18, 36):
+        rows, columns, w = np.zeros(37, type.dtype), np.zeros(37, type.dtype), np.ones(37)
+        rows[at], columns[at] = i, j
+        with pytest.raises(KernelIndexError):
+            summed(accumulating, type, w, rows, columns)
+        w[at] = -1.0
+        expected = np.zeros_like(TABLE)
+        expected[0, 0] = 36.0
+        accumulating.same(summed(accumulating, type, w, rows, columns), expected)

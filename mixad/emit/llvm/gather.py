@@ -5,8 +5,8 @@ call, for the host to raise an IndexError, and reads an element inside instead. 
 kernel to stop: a loop that looks for something in the array would otherwise never find it.
 
 Lanes add one after another, for several may have the same index; where all have one, they are added
-up before.  A lane that is switched off, or is outside, adds zero to the first element, which changes
-no sum: sums begin as +0.0 and are never -0.0.
+up before.  A lane that is switched off, or is outside, adds zero to the first element, which
+changes no sum: sums begin as +0.0 and are never -0.0.
 """
 
 from __future__ import annotations
