@@ -289,8 +289,8 @@ class Specialiser:
         key = tuple([DESCRIPTIONS.get(type(arg), _describe_other)(arg) for arg in args])
         if self._signature is not None:
             key += tuple([getattr(arg, "shape", ()) for arg in args])
-        elif self._whole:
-            key += self._ranks(args)
+        if self._whole:
+            key += tuple([getattr(args[i], "ndim", None) for i in self._whole if i < len(args)])
         call = None if kwargs else self._calls.get(key)
         if call is not None:
             captures = call.guard.captures()  # type: ignore[union-attr]

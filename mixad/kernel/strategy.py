@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 
 from mixad.kernel.cost import block_cost, statement_cost
 from mixad.kernel.options import Mode
-from mixad.scalar.accesses import accesses_arrays
+from mixad.scalar.accesses import count_inputs
 from mixad.scalar.adjoint import active_loop
 from mixad.scalar.dual import MAX_PARTIALS
 from mixad.scalar.ir import Equation, Program, Statement, walk_statements
@@ -50,9 +50,7 @@ def taken_passes(
         return "forward", forward()
     if mode.strategy == "reverse":
         return "reverse", reverse()
-    if accesses_arrays(program, wrt):
-        return "forward", forward()
-    if not may_reverse(len(wrt)) or active_loop(program, wrt) is not None:
+    if not may_reverse(count_inputs(program, wrt)) or active_loop(program, wrt) is not None:
         return "forward", forward()
     duals, adjoints = forward(), reverse()
     costs = [cost_of_passes([p.program for p in passes]) for passes in (duals, adjoints)]

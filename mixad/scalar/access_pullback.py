@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mixad.scalar.accesses import Exposed, ExposedLoop, expose, plan_accesses
+from mixad.scalar.adjoint import adjoint_block_from
 from mixad.scalar.build import Builder, as_array
 from mixad.scalar.contraction import contraction
 from mixad.scalar.dual import even_chunks
@@ -40,12 +41,15 @@ def access_pullback(
     wrt: Sequence[int],
     cotangents: Sequence[int],
     *,
-    chunk: int,
+    chunk: int | None,
     with_primals: bool,
     units: Collection[int],
 ) -> tuple[Program, tuple[int | None, ...], int]:
     """Return the pass, for each of ``wrt`` its gradient among the outputs, and how many of them are
-    the program's own: see `mixad.scalar.pullback.pullback`."""
+    the program's own: see `mixad.scalar.pullback.pullback`.
+
+    Without a ``chunk`` partials are computed in reverse.
+    """
     added = {m: a for m in cotangents if (a := program.accumulator(m)) is not None}
     inner = _with_functional(program, [a.var for a in added.values()], keeps_sums=with_primals)
     builder = Builder(program.name)
@@ -86,12 +90,13 @@ class _Sums:
     """Pullbacks of programs, one inside a loop of another; ``found`` has what is added up.
 
     ``arrays`` are those that are differentiated; they and all other variables go by the names of
-    the outermost program.
+    the outermost program.  ``chunk`` is the most slots that dual numbers have at once, None for
+    partials in reverse.
     """
 
     builder: Builder
     arrays: Mapping[Var, Param]
-    chunk: int
+    chunk: int | None
 
     def __post_init__(self) -> None:
         self.found: dict[Var, Var] = {}
@@ -120,9 +125,12 @@ class _Sums:
         exposed = expose(program, accesses)
         sums = [(loop, i) for loop in exposed.loops for i in loop.sums]
         slots = [*exposed.loads, *sums]
-        duals = _Duals(self.builder, program, exposed, names, inputs)
-        for part in even_chunks(len(inputs) + len(slots), self.chunk) or (range(0),):
-            duals.push(part)
+        duals = _Partials(self.builder, program, exposed, names, inputs)
+        if self.chunk is None:
+            duals.walk_back([m for m, _ in seeds])
+        else:
+            for part in even_chunks(len(inputs) + len(slots), self.chunk) or (range(0),):
+                duals.push(part)
         gradients = [
             duals.gradient(slot, program.params[index].var.type, seeds)
             for slot, index in enumerate(inputs)
@@ -189,8 +197,8 @@ class _Sums:
         self.builder.if_(primals[loop.flag], run, list)
 
 
-class _Duals:
-    """The dual statements of a program, chunk after chunk; ``partials`` are by output and slot."""
+class _Partials:
+    """The partials of a program, by output and slot: by chunks of dual numbers, or in reverse."""
 
     def __init__(
         self,
@@ -208,12 +216,27 @@ class _Duals:
         self.primals: list[Atom] = []
         self.partials: list[dict[Any, Atom]] = [{} for _ in exposed.program.outputs]
 
+    @property
+    def reads(self) -> list[Var]:
+        """What has slots after the inputs: reads, and sums of loops."""
+        outs = [load.out for load in self.exposed.loads]
+        return [*outs, *(out for loop in self.exposed.loops for out in loop.sums.values())]
+
+    def walk_back(self, outputs: Sequence[int]) -> None:
+        """Add the statements of all partials of some outputs, in reverse."""
+        program = self.exposed.program
+        names = {**self.names, **self.builder.copy_accumulators(program.accumulators)}
+        inputs = [program.params[index].var for index in self.inputs]
+        inputs += self.reads
+        primals, rows = adjoint_block_from(self.builder, program, names, inputs, outputs)
+        self.primals = list(primals)
+        for m, row in rows.items():
+            self.partials[m].update(row)
+
     def push(self, slots: range) -> None:
-        """Add the statements of a chunk of slots: inputs, reads, and sums of loops after those."""
+        """Add the dual statements of a chunk of slots."""
         first, exposed = len(self.inputs), self.exposed
-        outs = [load.out for load in exposed.loads]
-        outs += [out for loop in exposed.loops for out in loop.sums.values()]
-        reads = {out: slot for slot, out in enumerate(outs, first) if slot in slots}
+        reads = {out: slot for slot, out in enumerate(self.reads, first) if slot in slots}
         inputs = {slot: index for slot, index in enumerate(self.inputs) if slot in slots}
         # Chunks after the first add to accumulators of their own, which nobody reads.
         added = self.builder.copy_accumulators(exposed.program.accumulators)

@@ -38,13 +38,20 @@ from mixad.scalar.ir import (
 from mixad.scalar.sums import is_sum
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["Accesses", "Exposed", "ExposedLoad", "ExposedLoop", "accesses_arrays", "expose",
-           "free_vars", "plan_accesses"]  # fmt: skip
+__all__ = ["Accesses", "Exposed", "ExposedLoad", "ExposedLoop", "accesses_arrays",
+           "count_inputs", "expose", "free_vars", "plan_accesses"]  # fmt: skip
 
 
 def accesses_arrays(program: Program, wrt: Collection[int]) -> bool:
     """Whether a program adds to arrays, or is differentiated with respect to one that it reads."""
     return bool(program.accumulators) or any(program.params[i].kind == "array" for i in wrt)
+
+
+def count_inputs(program: Program, wrt: Collection[int]) -> int:
+    """Return with respect to how many values a program is differentiated: each read of an array."""
+    arrays = {program.params[i].var for i in wrt if program.params[i].kind == "array"}
+    loads = (s for s in walk_statements(program.body) if isinstance(s, Load))
+    return len(wrt) - len(arrays) + sum(s.array in arrays for s in loads)
 
 
 # -- which accesses --------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ from mixad.scalar.pushforward import is_whole_term, no_derivative
 from mixad.scalar.rules import own_partials
 from mixad.scalar.types import F32, ScalarType
 
-__all__ = ["active_loop", "adjoint_block", "is_zero"]
+__all__ = ["active_loop", "adjoint_block", "adjoint_block_from", "is_zero"]
 
 
 class _Reach(NamedTuple):
@@ -121,8 +121,14 @@ _Edge: TypeAlias = _Factor | _Choice
 
 
 def active_loop(program: Program, wrt: Sequence[int]) -> While | None:
-    """Return the first loop whose results have partials with respect to some params, if any."""
-    return _loop(program, _activity(program, wrt))
+    """Return the first loop that has partials with respect to some params, if any.
+
+    Of its results, or of what it adds to arrays.
+    """
+    active = _activity(program, wrt)
+    loops = (s for s in walk_statements(program.body) if isinstance(s, While))
+    adding = (s for s in loops if any(isinstance(t, Accumulate) for t in walk_statements(s.body)))
+    return _loop(program, active) or next(adding, None)
 
 
 def _activity(program: Program, wrt: Sequence[int]) -> Activity:
@@ -143,18 +149,41 @@ def adjoint_block(
     the wider of the two types; what has no entry is statically zero.  A loop with partials, and a
     derivative that the op table lacks, is a KernelGradientError that names the line.
     """
-    active = _activity(program, wrt)
+    inputs = [program.params[index].var for index in wrt]
+    _check_inputs(program, wrt)
+    return adjoint_block_from(builder, program, builder.declare(program), inputs, outputs)
+
+
+def adjoint_block_from(
+    builder: Builder,
+    program: Program,
+    names: dict[Var, Atom],
+    inputs: Sequence[Var],
+    outputs: Iterable[int],
+) -> tuple[tuple[Atom, ...], dict[int, dict[int, Atom]]]:
+    """Add a program's statements and those of partials; params have ``names``, which grow.
+
+    ``inputs`` are params, and variables that reads of arrays give, wherever they are.
+    """
+    slots = {var: frozenset({slot}) for slot, var in enumerate(inputs)}
+    active = activity(program, {}, slots)
     loop = _loop(program, active)
     if loop is not None:
         raise _has_loop(program, loop.line)
-    names: dict[Var, Atom] = dict(builder.copy_params(program.params).items())
-    inputs = [program.params[index].var for index in wrt]
     walks = _Walks(builder, names, active)
     walks.reach.update({var: _Reach(frozenset({var})) for var in inputs})
     primals = walks.block(program.body)
-    slots = {var: slot for slot, var in enumerate(inputs)}
+    places = {var: slot for slot, var in enumerate(inputs)}
     rows = {m: walks.row(program.outputs[m]) for m in outputs}
-    return primals, {m: {slots[v]: p.atom for v, p in row.items()} for m, row in rows.items()}
+    return primals, {m: {places[v]: p.atom for v, p in row.items()} for m, row in rows.items()}
+
+
+def _check_inputs(program: Program, wrt: Sequence[int]) -> None:
+    """Raise if a param is no float, or an array, which has no partial."""
+    _activity(program, wrt)
+    arrays = [program.params[index].name for index in wrt if program.params[index].array]
+    if arrays:
+        raise ValueError(f"an array has no partial: {arrays[0]!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +250,8 @@ class _Walks:
                     self.connect(s.out, self.equation(s))
             case If():
                 self.branch(s)
-            case While() | Load():
+            case While() | Load() | Accumulate():
                 self.builder.copy(Block((s,), ()), self.names)
-            case Accumulate():
-                raise KernelGradientError(
-                    "a program with accumulation cannot be differentiated again"
-                )
 
     def connect(self, out: Var, edges: Sequence[_Edge]) -> None:
         """Note the ways back from a result."""

@@ -14,14 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mixad.errors import KernelGradientError, SourceLocation
 from mixad.scalar.access_pullback import access_pullback
 from mixad.scalar.accesses import accesses_arrays
 from mixad.scalar.adjoint import adjoint_block
 from mixad.scalar.build import Builder
 from mixad.scalar.contraction import contraction
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
-from mixad.scalar.ir import Accumulate, Atom, Load, Program, walk_statements
+from mixad.scalar.ir import Atom, Program
 from mixad.scalar.pushforward import push_block
 
 __all__ = ["ChunkPass", "pullback", "reverse_pullback"]
@@ -90,10 +89,10 @@ def pullback(
     if not 1 <= chunk <= MAX_PARTIALS:
         raise ValueError(f"chunk must be from 1 to {MAX_PARTIALS}, not {chunk}")
     if accesses_arrays(program, wrt):
-        found, gradients, own = access_pullback(
+        found, gradients, count = access_pullback(
             program, wrt, cotangents, chunk=chunk, with_primals=with_primals, units=units
         )
-        return (ChunkPass(found, gradients, tuple(range(own))),)
+        return (ChunkPass(found, gradients, tuple(range(count))),)
     chunks = even_chunks(len(wrt), chunk)
     return tuple(
         _chunk_pass(
@@ -117,35 +116,18 @@ def reverse_pullback(
 ) -> ChunkPass:
     """Return the one pass that computes the gradients of a program's inputs in reverse.
 
-    It is asked as `pullback` is; a loop whose results have partials is a KernelGradientError, as is
-    an array that is differentiated or added to.
+    It is asked as `pullback` is; a loop whose results have partials is a KernelGradientError.
     """
     if accesses_arrays(program, wrt):
-        arrays = [program.params[index].name for index in wrt if program.params[index].array]
-        names = ", ".join(map(repr, arrays or [a.name for a in program.accumulators]))
-        raise KernelGradientError(
-            f"{program.name}: the gradient of an array that is read by index, {names}, is not "
-            "computed in reverse",
-            location=_first_access(program, wrt),
-            hint='strategy="forward", or "auto"',
+        found, gradients, count = access_pullback(
+            program, wrt, cotangents, chunk=None, with_primals=with_primals, units=units
         )
+        return ChunkPass(found, gradients, tuple(range(count)))
     builder = Builder(program.name)
     primals, rows = adjoint_block(builder, program, wrt, cotangents)
     partials = [rows[m] for m in cotangents]
     own = primals if with_primals else ()
     return _contracted(builder, program, wrt, cotangents, partials, own, units)
-
-
-def _first_access(program: Program, wrt: Sequence[int]) -> SourceLocation | None:
-    """Return where a program first reads one of some arrays, or adds to one."""
-    arrays = {program.params[index].var for index in wrt}
-    statements = walk_statements(program.body)
-    lines = (
-        s.line
-        for s in statements
-        if isinstance(s, Accumulate) or (isinstance(s, Load) and s.array in arrays)
-    )
-    return next((line.place for line in lines if line is not None), None)
 
 
 def _chunk_pass(

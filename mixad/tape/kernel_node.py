@@ -288,9 +288,13 @@ def record(
         not residuals or may_differentiate_twice(levels)
     ):
         asked = [p is not None and any(q.differentiates for q in p.levels) for p in parents]
-        call.check_differentiable(
-            tuple([i for i, is_asked in enumerate(asked) if is_asked]), options
-        )
+        is_reverse = any(level.is_reverse for level in levels)
+        active = [
+            i
+            for i, is_asked in enumerate(asked)
+            if is_asked and (is_reverse or not is_indexed(call, i))  # it has tangents anyhow
+        ]
+        call.check_differentiable(tuple(active), options)
     recorded = (
         tuple([_source(call, i, a, levels) for i, a in enumerate(arguments)]),
         tuple(parents),

@@ -1,6 +1,7 @@
 """Arrays that are read by index inside a kernel, and gradients with respect to them."""
 
 import pickle
+import threading
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 
 import mixad
 from mixad.errors import BackendError, KernelGradientError, KernelIndexError, KernelTypeError
+from mixad.kernel.options import Mode
+from mixad.tape.pullback_plan import plan_pullback
 
 RNG = np.random.default_rng(0)
 BACKENDS = ["cpu", "reference"]
@@ -129,6 +132,43 @@ def test_more_reads_than_a_chunk_carries(backend):
     expected = np.zeros(9)
     np.add.at(expected, at, TABLE[at].prod(-1, keepdims=True) / TABLE[at])
     np.testing.assert_allclose(mixad.grad(f)(TABLE), expected, rtol=1e-12)
+
+
+@mixad.broadcast
+def patch(grid: mixad.Array, x, y):
+    """Return a polynomial of sixteen elements around a point, under a condition for some."""
+    i, j = int(x), int(y)
+    u, v = x - i, y - j
+    total = 0.0
+    for a in (0, 1, 2, 3):
+        for b in (0, 1, 2, 3):
+            term = grid[i + a, j + b] * (u + a) * (v * b + 1.0)
+            if u + v > 0.1 * (a + b):
+                term = term * grid[i, j]
+            total += term * term
+    return np.sqrt(total)
+
+
+@pytest.mark.parametrize("strategy", ["forward", "reverse", "auto"])
+def test_strategies_agree(strategy):
+    grid, x, y = RNG.random((8, 8)), RNG.random(40) * 4.9, RNG.random(40) * 4.9
+    kernel = patch.with_options(strategy=strategy)
+    f = lambda grid, x, y: kernel(grid, x, y).sum()  # noqa: E731
+    found = mixad.grad(f, argnums=(0, 1, 2))(grid, x, y)
+    for n, (grad, argument) in enumerate(zip(found, (grid, x, y), strict=True)):
+        along = RNG.standard_normal(argument.shape)
+        of = lambda a, n=n: f(*(a if k == n else b for k, b in enumerate((grid, x, y))))  # noqa: E731
+        expected = difference(of, argument, along, 1e-7)
+        np.testing.assert_allclose((grad * along).sum(), expected, rtol=1e-6)
+
+
+def test_many_reads_are_pulled_back_in_reverse():
+    gradients = patch.explain(RNG.random((8, 8)), X[:5] * 0.1, X[:5] * 0.1, wrt=("x", "y"))
+    assert gradients.strategy == "forward"  # two inputs take one pass of dual numbers
+    program = patch._parsed((RNG.random((8, 8)), X, X), {})[0].program
+    plan = plan_pullback(program, (0, 1, 2), (0,), Mode("auto", None))
+    assert plan.strategy == "reverse"
+    assert len(plan.passes) == 1
 
 
 def test_a_complex_table():
@@ -284,6 +324,54 @@ def conjugate_product(a: mixad.Array, k):
     return (a[k] * a[k].conjugate()).real
 
 
+def test_defaults_and_names_of_whole_arrays():
+    def scaled(k, table: mixad.Array = TABLE, x=2.0):
+        return table[k] * table[k] * x
+
+    f, k = mixad.broadcast(scaled), np.arange(4)
+    for _ in range(2):
+        np.testing.assert_allclose(f(k), 2 * TABLE[:4] ** 2)
+        np.testing.assert_allclose(f(k, table=3 * TABLE), 18 * TABLE[:4] ** 2)
+        np.testing.assert_allclose(f(table=TABLE, k=k, x=1.0), TABLE[:4] ** 2)
+        grad = mixad.grad(lambda table: f(k, table=table).sum())(TABLE)
+        np.testing.assert_allclose(grad, np.r_[4 * TABLE[:4], np.zeros(5)])
+
+
+def test_functions_and_rules_inside_take_what_is_read():
+    @mixad.scalar_rule(lambda x, value: (3 * x,))
+    def ruled(x):
+        return x * x
+
+    def pair(table: mixad.Array, k):
+        return table[k] + ruled(table[k - 1])
+
+    @mixad.broadcast
+    def outer(table: mixad.Array, k):
+        return pair(table, k) * 2
+
+    k = np.arange(4)
+    grad = mixad.grad(lambda table: outer(table, k).sum())(TABLE)
+    expected = np.zeros(9)
+    expected[k] += 2
+    expected[k - 1] += 6 * TABLE[k - 1]
+    np.testing.assert_allclose(grad, expected)
+
+
+def test_threads_differentiate_at_once():
+    found, k = [None] * 6, np.arange(100_000) % 9
+
+    def work(n):
+        found[n] = mixad.grad(lambda table: read_squared(table, k, 1.5).sum())(TABLE)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({grad.tobytes() for grad in found}) == 1
+    np.testing.assert_allclose(found[0], 3 * TABLE * np.bincount(k, minlength=9))
+
+
 @pytest.mark.parametrize("wrong", [2.0, np.float64(1.0), np.asarray(1.0), [1.0], (POS,), None])
 def test_what_is_no_array_with_axes_is_refused(wrong):
     with pytest.raises(KernelTypeError, match="argument 'pos' is annotated as mixad"):
@@ -403,6 +491,24 @@ def test_a_loop_that_is_no_sum_has_tangents_and_no_gradient():
         mixad.grad(lambda table: horner(table, x, 9).sum())(TABLE)
     by_x = mixad.grad(lambda x: horner(TABLE, x, 9).sum())(x)
     np.testing.assert_allclose(by_x, np.polyval(np.polyder(TABLE), x), rtol=1e-12)
+
+
+def root(table: mixad.Array, k, x):
+    y = x
+    while True:
+        step = (y * y - table[k] * x) / (2 * y)
+        y = y - step
+        if abs(step) < 1e-12:
+            break
+    return y
+
+
+def test_a_read_in_an_implicit_loop_has_tangents_and_no_gradient():
+    kernel, k, x = mixad.broadcast(loops="implicit")(root), np.arange(4), X[:4] + 0.5
+    _, tangent = mixad.jvp(lambda table: kernel(table, k, x), (TABLE,), (ALONG,))
+    np.testing.assert_allclose(tangent, 0.5 * np.sqrt(x / TABLE[:4]) * ALONG[:4], rtol=1e-12)
+    with pytest.raises(KernelGradientError, match="'table' is not available where a loop reads it"):
+        mixad.grad(lambda table: kernel(table, k, x).sum())(TABLE)
 
 
 def test_an_index_outside_in_a_loop_is_named():

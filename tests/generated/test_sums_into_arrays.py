@@ -15,7 +15,7 @@ from mixad.errors import KernelGradientError
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.interpret import interpreter
-from mixad.scalar.pullback import pullback
+from mixad.scalar.pullback import pullback, reverse_pullback
 from mixad.scalar.pushforward import pushforward_along
 from mixad.scalar.types import F32, F64, I32
 from mixad.scalar.verify import verify
@@ -145,6 +145,30 @@ def test_pullbacks_are_transposes_of_pushforwards():
         scale = np.abs(transposed).sum()
         if np.isfinite(dot) and np.isfinite(scale):
             assert abs(transposed.sum() - dot) <= 1e-10 * (scale + abs(dot)), str(program)
+            compared += 1
+    assert compared > 20
+
+
+def test_partials_in_reverse_give_what_dual_numbers_give():
+    compared = 0
+    for program, floats, found, arguments, rng in differentiable():
+        wrt = tuple(range(len(program.params)))
+        try:
+            other = reverse_pullback(program, wrt, floats)
+        except KernelGradientError:
+            continue  # a loop has partials
+        seeds, shape = rng.standard_normal(len(floats)), np.shape(arguments[-1])
+
+        def gradients(chunk, given, shape):
+            zeros = [np.zeros(shape) for _ in chunk.program.accumulators]
+            outputs = interpreter(verify(chunk.program))([*given, *zeros])
+            parts = [np.ravel(outputs[at]) for at in chunk.gradients if at is not None]
+            return np.concatenate(parts)
+
+        given = [*arguments, *seeds]
+        first, second = (gradients(chunk, given, shape) for chunk in (found, other))
+        if np.isfinite(first).all():
+            np.testing.assert_allclose(second, first, rtol=1e-10, atol=1e-12 * np.abs(first).max())
             compared += 1
     assert compared > 20
 

@@ -171,21 +171,6 @@ def refuse_number_as_whole_array():
 
 
 @refused("""
-KernelGradientError: <lambda>: the gradient of an array that is read by index, 'table', is not \
-computed in reverse
-  File "...", line 3, column 42
-    return mixad.broadcast(lambda i: table[i], strategy="reverse")(np.asarray([0, 1])).sum()
-                                     ^^^^^^^^
-  Instead: strategy="forward", or "auto"
-""")
-def refuse_reverse_of_array():
-    def loss(table):
-        return mixad.broadcast(lambda i: table[i], strategy="reverse")(np.asarray([0, 1])).sum()
-
-    mixad.grad(loss)(X)
-
-
-@refused("""
 KernelGradientError: the derivative of polygamma with respect to its argument 1 is not available
   File "...", line 3, column 63
     return mixad.grad(lambda n: mixad.broadcast(lambda n: special.polygamma(n, 2))(n).sum())(x)

@@ -673,12 +673,6 @@ def follow_number_as_whole_array():
     return [(mixad.broadcast(read)(X, rows), X[:2]), (broadcast, [0.0, 2.0])]
 
 
-def follow_reverse_of_array():
-    rows = np.asarray([0, 1, 1])
-    forward = mixad.broadcast(strategy="forward")
-    return [(mixad.grad(lambda t: forward(lambda i: t[i] ** 2)(rows).sum())(X), [2.0, 8.0, 0.0])]
-
-
 def follow_missing_derivative():
     got = mixad.grad(lambda x: mixad.broadcast(lambda x: special.polygamma(1, x))(x).sum())(X)
     # psi''(1) = -2 zeta(3), and psi''(x + 1) = psi''(x) + 2 / x^3

@@ -72,7 +72,6 @@ def pattern(node: ast.expr) -> str:
 FOLDERS = (".", "scalar", "scalar/parse", "tape", "namespace", "backends", "backends/dask")
 
 ELSEWHERE = {
-    "a program with accumulation cannot": "they are refused before, with the names of arrays",
     "does not compute the gradient of the array": "tests/cuda/test_cuda_rules.py, needs a device",
     "is compiled for": "a guard of kernels that plugins call",
     "does not write parts of larger arrays": "a guard of requests: no such backend is asked",
