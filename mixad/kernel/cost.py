@@ -40,8 +40,13 @@ def statement_cost(statement: Statement, inside: Callable[[Block], int] = block_
             return 1 + inside(statement.then) + inside(statement.orelse)
         case While():
             return _TURNS * (_TURN + inside(statement.cond) + inside(statement.body))
+        case Accumulate():
+            return _ACCUMULATION
     return 4
 
+
+_ACCUMULATION = 32
+"""What adding to an array costs: lane after lane, so that a gang that adds nothing goes around."""
 
 _FLOPS: Mapping[str, int] = MappingProxyType(
     {"add": 1, "sub": 1, "mul": 1, "div": 1, "sqrt": 1, "fma": 2, "floordiv": 1, "mod": 1}
