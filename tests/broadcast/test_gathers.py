@@ -357,6 +357,46 @@ def test_functions_and_rules_inside_take_what_is_read():
     np.testing.assert_allclose(grad, expected)
 
 
+def test_a_kernel_of_whole_arrays_alone_gives_a_number():
+    def area(a: mixad.Array):
+        return a[0] * a[1]
+
+    kernel = mixad.broadcast(area)
+    assert kernel(np.array([2.0, 3.0])) == 6.0
+    np.testing.assert_array_equal(mixad.grad(kernel)(np.array([2.0, 3.0, 4.0])), [3, 2, 0])
+    hessian = mixad.hessian(kernel)(np.array([2.0, 3.0]))
+    np.testing.assert_array_equal(hessian, [[0, 1], [1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("k", "type"), [([-1, 5, -128], "i1"), ([255, 5, 0], "u1"), ([-300, 299, 7], "i2")]
+)
+def test_narrow_indices_count_as_they_do_in_python(k, type):
+    table = np.arange(300.0)
+    read = mixad.broadcast(lambda k: table[k] ** 2)
+    np.testing.assert_array_equal(read(np.array(k, type)), table[k] ** 2)
+
+    def f(table):
+        return mixad.broadcast(lambda k: table[k] ** 2)(np.array(k, type)).sum()
+
+    expected = np.zeros(300)
+    expected[k] = 2 * table[k]
+    np.testing.assert_array_equal(mixad.grad(f)(table), expected)
+
+
+def test_a_zero_cotangent_gives_zero_where_a_partial_is_infinite():
+    root = mixad.broadcast(lambda v, k: np.sqrt(v))  # beside it, the same of a number
+    kernel = mixad.broadcast(square_root)
+    v, cotangent = np.array([0.0, 1.0, 4.0]), np.array([0.0, 1.0, 1.0])
+    (grad,) = mixad.vjp(lambda v: kernel(v, np.arange(3)), v)[1](cotangent)
+    np.testing.assert_array_equal(grad, [0.0, 0.5, 0.25])
+    np.testing.assert_array_equal(mixad.vjp(lambda v: root(v, 0), v)[1](cotangent)[0], grad)
+
+
+def square_root(v: mixad.Array, k):
+    return np.sqrt(v[k])
+
+
 def test_threads_differentiate_at_once():
     found, k = [None] * 6, np.arange(100_000) % 9
 
@@ -465,6 +505,7 @@ def test_gradients_of_sums_in_nested_loops_and_conditions():
     np.testing.assert_allclose(by_x @ ALONG_X[:12], expected, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_sums_in_loops():
     k, x = np.arange(12), RNG.random(12)
     gradient = lambda table: mixad.grad(lambda t: nested(t, k, x, 9).sum())(table)  # noqa: E731
@@ -672,6 +713,7 @@ def test_a_table_without_elements_that_nothing_reads(backend):
 # -- second derivatives ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("f", "count"), [(around, 100), (of_one_shape, 9)])
 def test_second_derivatives_in_every_order(f, count, backend):
     f, x = partial(f, backend=backend), X[:count]
