@@ -121,7 +121,8 @@ def watch_launch(
 ) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """Return what launches a plan on a plugin's backend; what is wrong is a BackendError.
 
-    The first results are checked.  An IndexError is the user's if the kernel indexes arrays.
+    The first results are checked.  An IndexError is the user's if the kernel reads or adds
+    to arrays by index.
     """
     is_checked = False
 
@@ -130,7 +131,7 @@ def watch_launch(
         try:
             results = backend.launch(bound, arguments)
         except FAULTS as error:
-            if _is_users(error) or (isinstance(error, IndexError) and any(planned.indexed)):
+            if _is_users(error) or (isinstance(error, IndexError) and planned.may_be_outside):
                 raise
             raise fault_of(plugin, backend.name, error, _where(planned)) from error
         if not is_checked:

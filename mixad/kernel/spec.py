@@ -278,6 +278,11 @@ class Launch:
     slabs: int = 1
 
     @property
+    def may_be_outside(self) -> bool:
+        """Whether an index may be outside of an array that is read or added to."""
+        return self.spec.accumulates or any(self.indexed)
+
+    @property
     def loops(self) -> tuple[int, ...]:
         """Extents of the loop nest, outermost first."""
         return self.extents if self.fold is None else self.fold.extents

@@ -288,7 +288,7 @@ def _numbers(
 def _is_direct(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
     """Whether a kernel runs at once, in the thread that calls it, without anything to watch."""
     is_short = binding.tiles == 1 or _is_short(kernel, launch)
-    is_safe = not (kernel.may_not_end or any(launch.indexed) or kernel.spec.accumulates)
+    is_safe = not (kernel.may_not_end or launch.may_be_outside)
     return binding.tiles > 0 and is_short and is_safe
 
 

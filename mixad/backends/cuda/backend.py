@@ -94,7 +94,7 @@ class CudaBackend:
         binding, address = bound.binding, self.driver.address
         block, arrays, uniforms = binding.words, binding.arrays, binding.uniforms
         is_empty, is_finished = not binding.tiles, binding.is_finished
-        indexes, outputs = any(bound.launch.indexed), self._outputs(binding, library, device)
+        indexes, outputs = bound.launch.may_be_outside, self._outputs(binding, library, device)
         packed, rows_misaligned = bound.packed, 0 if bound.rows_aligned else 1
         launches = bound.launches.setdefault(device, {})
 
