@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from mixad.emit.llvm.narrow import from_narrow, to_narrow
 from mixad.emit.llvm.text import GANG, Dialect, Text, Value, llvm_type
+from mixad.scalar.ir import Const
 from mixad.scalar.ops import BY_NAME
-from mixad.scalar.types import BOOL, ScalarType
+from mixad.scalar.types import BOOL, ScalarType, integer_bounds
 
 __all__ = ["FORMATS", "INTRINSICS", "SPECIAL", "emit_op"]
 
@@ -234,11 +235,36 @@ def _conversion(old: ScalarType, new: ScalarType) -> str | None:
 
 def _saturated(text: Text, x: Value, type: ScalarType) -> Value:
     """Float to integer, clamped to the range; nan gives 0."""
+    if x.lanes and type.bits == 64:
+        return _saturated_lanes(text, x, type)
     name = "fptosi" if type.kind == "int" else "fptoui"
     llvm = llvm_type(type, x.lanes)
     full = f"llvm.{name}.sat.{_suffix(type, x.lanes)}.{_suffix(x.type, x.lanes)}"
     function = text.declare(full, f"{llvm} {{}}({x.llvm})")
     return text.value(f"call {llvm} {function}({x})", type, x.lanes)
+
+
+def _saturated_lanes(text: Text, x: Value, type: ScalarType) -> Value:
+    """Do so for 64 bits: of the intrinsic LLVM makes scalar code, of a plain conversion a vector's.
+
+    What does not fit is no argument of that: it is converted as 0, and chosen away.
+    """
+    is_signed = type.kind == "int"
+    low, high = integer_bounds(type)
+    beyond, least = float(high + 1), float(low) if is_signed else -1.0
+
+    def compared(predicate: str, limit: float) -> Value:
+        other = text.splat(text.const(Const(limit, x.type)))
+        return text.value(f"fcmp {predicate} {x}, {other.text}", BOOL, True)
+
+    fits = text.both(compared("oge" if is_signed else "ogt", least), compared("olt", beyond))
+    taken = text.select(fits, x, text.const(Const(0.0, x.type)))
+    llvm = llvm_type(type, True)
+    found = text.value(f"fpto{'si' if is_signed else 'ui'} {taken} to {llvm}", type, True)
+    found = text.select(compared("oge", beyond), text.const(Const(high, type)), found)
+    if is_signed:
+        found = text.select(compared("olt", least), text.const(Const(low, type)), found)
+    return found
 
 
 _Spelling: TypeAlias = Callable[[Text, tuple[Value, ...], ScalarType, bool], Value]
