@@ -172,7 +172,7 @@ def _part(result: Result) -> Written | None:
 
 def _written(result: Result) -> Written | None:
     """Return where a result goes and what finishes it; None if Python is to do that."""
-    if result.part is not None:
+    if result.part is not None or result.is_accumulated:
         return None
     shape, size = list(result.memory), result.held.dtype.itemsize
     if result.summed is None:
