@@ -25,6 +25,7 @@ from mixad.errors import BackendError
 SMALL = 8
 SUITES = {
     "chains": ("ValueAndGrad",),
+    "gathers": ("Interpolation", "LennardJones", "SparseProduct"),
     "hm_lstm": ("ValueAndVjp",),
     "kernels": ("Kepler", "ImpliedVolatility", "BundleAdjustment", "Arity"),
     "mechanisms": ("HandOver", "Memory", "Stores", "ShortRows", "Plans"),
@@ -36,6 +37,7 @@ SLOW = pytest.mark.slow
 MEASURED = ("time_", "peakmem_")
 CHOICES = {
     "observations": [SMALL], "options": [SMALL], "inputs": [1, 11],
+    "points": [SMALL], "side": [3], "rows": [SMALL],
     "work": [*memory.WORKS], "loss": [*chains.LOSSES],
     "shape": ["small"], "axes": [*reductions.AXES],
     "size": [SMALL], "elements": [SMALL, 1 << 16], "tiles": [1, 2],

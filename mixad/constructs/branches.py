@@ -98,8 +98,8 @@ def _choose(
     index = plain(index)
     if np.shape(index):
         raise TracerError(
-            f"mixad.{name}: what is chosen by has the shape {tuple(index.shape)}: one number is "
-            "needed; numpy.where chooses element by element"
+            f"mixad.{name}: what is chosen by has the shape {tuple(index.shape)}: pass one "
+            "number; numpy.where chooses element by element"
         )
     if not isinstance(index, UnknownArray):
         at = int(bool(index)) if name == "cond" else min(max(int(index), 0), len(branches) - 1)

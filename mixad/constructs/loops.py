@@ -315,7 +315,7 @@ class _Steps(NamedTuple):
         if own is not self.structure and own != self.structure:
             raise TracerError(
                 f"mixad.{self.name}: the carry has the structure {self.structure}, the function "
-                f"returns one of {own}: both must be alike"
+                f"returns one of {own}: return a carry like the one that it is given"
             )
 
     def _check_carries(self, carries: Sequence[Result], results: Sequence[Result]) -> None:
@@ -324,8 +324,8 @@ class _Steps(NamedTuple):
                 raise TracerError(
                     f"mixad.{self.name}: a carry of shape {before.shape} and dtype "
                     f"{_dtype_of(before)} becomes one of shape {after.shape} and dtype "
-                    f"{_dtype_of(after)}: begin with an array like the latter, or convert what the "
-                    "function returns"
+                    f"{_dtype_of(after)}: give the loop an array like the latter, or convert what "
+                    "the function returns"
                 )
 
 
@@ -399,18 +399,18 @@ def _can_run_again(library: Library) -> bool:
 def _length_of(name: str, xs: Sequence[Any], length: int | None) -> int:
     """Return how many steps there are."""
     if any(not x.shape for x in xs):
-        raise TracerError(f"mixad.{name}: xs contains a number: steps take parts along an axis")
+        raise TracerError(f"mixad.{name}: xs contains a number: pass arrays with an axis of steps")
     lengths = [int(x.shape[0]) for x in xs]
     if length is not None:
         lengths.append(_whole(name, "length", length))
         if lengths[-1] < 0:
-            raise TracerError(f"mixad.{name}: length is {length}: there are 0 steps or more")
+            raise TracerError(f"mixad.{name}: length is {length}: pass 0 or more")
     if not lengths:
         raise TracerError(f"mixad.{name}: how many steps there are is not known: pass xs or length")
     if len(set(lengths)) > 1:
         raise TracerError(
-            f"mixad.{name}: arrays of {' and '.join(_map(str, dict.fromkeys(lengths)))} steps: xs "
-            "and length must be of one length"
+            f"mixad.{name}: arrays of {' and '.join(_map(str, dict.fromkeys(lengths)))} steps: "
+            "pass xs and length of one number of steps"
         )
     return lengths[0]
 
@@ -419,13 +419,13 @@ def _whole(name: str, what: str, number: Any) -> int:
     """Return a whole number that says how many steps there are."""
     if isinstance(number, Tracer):
         raise TracerError(
-            f"mixad.{name}: {what} is a traced value: how many steps there are must be known; "
-            "mixad.while_loop runs for as long as a predicate holds"
+            f"mixad.{name}: {what} is a traced value: pass a number that is known, or use "
+            "mixad.while_loop, which runs for as long as a predicate holds"
         )
     try:
         return int(number.__index__())
     except AttributeError:
-        raise TracerError(f"mixad.{name}: {what} is {number!r}, no whole number") from None
+        raise TracerError(f"mixad.{name}: {what} is {number!r}: pass a whole number") from None
 
 
 def _check_test(test: RecordedBody) -> None:
@@ -434,13 +434,13 @@ def _check_test(test: RecordedBody) -> None:
     if len(results) != 1 or results[0].shape or results[0].kind.type != BOOL:
         shown = [f"{_dtype_of(result)} of shape {result.shape}" for result in results]
         raise TracerError(
-            f"mixad.while_loop: cond_fun gives {', '.join(shown) or 'nothing'}: it must give one "
-            "bool, such as x > 0 or numpy.any(x > 0)"
+            f"mixad.while_loop: cond_fun gives {', '.join(shown) or 'nothing'}: return one bool, "
+            "such as x > 0 or numpy.any(x > 0)"
         )
     if test.is_constant:
         raise TracerError(
-            "mixad.while_loop: what cond_fun gives does not depend on the value that is handed on: "
-            "so the loop would never end, or never begin"
+            "mixad.while_loop: what cond_fun gives does not depend on the value that is handed on, so "
+            "the loop would never end, or never begin: make it of the value"
         )
 
 
@@ -461,8 +461,8 @@ def _room_for(
         return 1 << 62
     if limit < 2 * bytes_:
         raise TracerError(
-            f"mixad.{name}: memory={limit} has no room for two carries, which take "
-            f"{show_bytes(2 * bytes_)} ({2 * bytes_} bytes)"
+            f"mixad.{name}: memory={limit} has no room for two carries: pass at least {2 * bytes_} "
+            f"bytes ({show_bytes(2 * bytes_)})"
         )
     return int(limit // bytes_) - 1
 
@@ -477,7 +477,9 @@ def _run_in_python(
         carry, y = steps.call(carry, parts)
         found.append(y)
     if not found:
-        raise TracerError(f"mixad.{steps.name}: without steps nobody tells what they give")
+        raise TracerError(
+            f"mixad.{steps.name}: no step tells what they give: pass one step or more"
+        )
     if reverse:
         found.reverse()
     return carry, pytree.tree_map(lambda *ys: stack([leaf_of(y, "y") for y in ys]), *found)

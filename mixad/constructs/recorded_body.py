@@ -64,8 +64,8 @@ def leaf_of(value: Any, what: str) -> Any:
     if is_number(value) or isinstance(value, np.generic):
         return np.asarray(value)
     raise TracerError(
-        f"{what} contains a {type(value).__name__}: loops carry arrays and numbers; let the "
-        "function capture what else it reads"
+        f"{what} contains a {type(value).__name__}: pass arrays and numbers, and let "
+        "the function capture what else it reads"
     )
 
 
@@ -123,9 +123,9 @@ def record_twice(
         found, again = again, record_body(name, call, inputs)
     if again is None or not found.is_alike(again):
         raise TracerError(
-            f"mixad.{name}: the function does something else when it is called again: it is called "
-            "once for all steps, so give it what changes (random numbers, a counter) as xs or in "
-            "the carry"
+            f"mixad.{name}: the function does something else when it is called again: give it what "
+            "changes (random numbers, a counter) as xs or in the carry, since it is called once for "
+            "all steps"
         )
     return found
 

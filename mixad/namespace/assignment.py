@@ -46,7 +46,7 @@ from mixad.tape.memory import (
 from mixad.tape.node import Rule, apply_rule, common_library
 from mixad.tape.operations import call_of
 from mixad.tape.states import SMALL
-from mixad.tape.tracer import Tracer, check_alive, check_written, plain
+from mixad.tape.tracer import NotRecordedError, Tracer, check_alive, check_written, plain
 from mixad.tape.writing import Write, rebind, write
 
 __all__ = ["CHANGES_AT", "change_at", "replace", "setitem", "strand_of_write"]
@@ -92,21 +92,17 @@ def _write_at_unknown(x: Tracer, key: Any, value: Any) -> None:
 
     Of equal positions the last one is written, as NumPy has it.
     """
-    strand = x.strand
-    if strand is None or not strand.may_write(x, value):
-        raise TracerError(
-            "an array that the body of a loop captures is written to at indices that each step has "
-            "others of: carry the array, out = out * 1; out[i] = y, and return it"
-        )
+    keys = key if isinstance(key, tuple) else (key,)
+    unknown: Any = next(plain(k) for k in keys if isinstance(plain(k), Tracer))
+    strand = x.strand or unknown.strand
+    if not strand.may_write(x, constant(value) if is_array(value) else value):
+        raise NotRecordedError("a write to what is not of the body")
     mask = plain(key)
     if isinstance(mask, Tracer) and mask.dtype == bool and mask.shape == x.shape:
         if not np.shape(value):
             _stand_for(strand, x, where(mask, _as_array(value, x), x))
             return
-        raise TracerError(
-            "a mask that each step has another of selects what an array is written to: write "
-            "x = np.where(mask, y, x) with an array y of the shape of x"
-        )
+        raise NotRecordedError("a mask that selects what is written")
     positions = selected(positions_of(x), key)
     shape = tuple(positions.shape)
     if isinstance(value, Tracer):

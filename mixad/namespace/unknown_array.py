@@ -158,12 +158,9 @@ class UnknownArray(ArrayTracer):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if _has_derivative((value,)):
-            raise self._leak("writing it to an array of whole numbers", "make the array of floats")
+            raise NotRecordedError("a write of floats to whole numbers")
         if not self.is_alone:
-            raise TracerError(
-                "an array of whole numbers or flags is written to in the body of a loop, of which "
-                "there are views: write to a copy, n = n * 1; n[i] = k"
-            )
+            raise NotRecordedError("a write to whole numbers of which there are views")
         found = self.call(_with_item, (self, key, value), {})
         self.slot, self.state, self.source = found.slot, found.state, found.source
 
@@ -279,9 +276,9 @@ class UnknownArray(ArrayTracer):
             self.strand.refusal = NotRecordedError(f"{what} of a value in the body of a loop")
             return self.strand.refusal
         self.strand.refusal = TracerError(
-            f"{what} of a value that another step of the loop computes anew: the body is recorded "
-            f"once, so {instead} a function decorated with @mixad.broadcast; mixad.while_loop runs "
-            "for as long as a predicate holds"
+            f"{what} of a value that each step of the loop computes anew, while its function is "
+            f"called once: {instead} a function decorated with @mixad.broadcast; mixad.while_loop "
+            "runs for as long as a predicate holds"
         )
         return self.strand.refusal
 

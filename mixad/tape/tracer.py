@@ -392,10 +392,7 @@ def check_written(tracer: Tracer) -> None:
     level = _recording.level
     numbers = [each.number for each in tracer.levels] if level is not None else []
     if level is not None and numbers and max(numbers) < level.number:
-        raise TracerError(
-            "the body of a loop writes to an array that it captures: carry the array, write to a "
-            "copy of it (out = out * 1; out[i] = y) and return that"
-        )
+        raise NotRecordedError("a write to what is from outside of the body")
 
 
 def is_in_body(values: Iterable[Any]) -> bool:

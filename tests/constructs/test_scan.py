@@ -480,7 +480,7 @@ def test_arguments_that_do_not_fit():
         mixad.scan(f, 0.0)
     with pytest.raises(TracerError, match="number"):
         mixad.scan(f, 0.0, np.ones(()))
-    with pytest.raises(TracerError, match="no whole number"):
+    with pytest.raises(TracerError, match="pass a whole number"):
         mixad.fori_loop(0, 2.5, lambda i, x: x, 0.0)
     with pytest.raises(TypeError):
         mixad.scan(f, 0.0, np.ones(3), unroll=2)

@@ -69,7 +69,16 @@ def pattern(node: ast.expr) -> str:
     return "".join(re.escape(p.value) if isinstance(p, ast.Constant) else ".*" for p in parts)
 
 
-FOLDERS = (".", "scalar", "scalar/parse", "tape", "namespace", "backends", "backends/dask")
+FOLDERS = (
+    ".",
+    "scalar",
+    "scalar/parse",
+    "tape",
+    "namespace",
+    "backends",
+    "backends/dask",
+    "constructs",
+)
 
 ELSEWHERE = {
     "does not compute the gradient of the array": "tests/cuda/test_cuda_rules.py, needs a device",
@@ -82,6 +91,7 @@ ELSEWHERE = {
     "a JAX array that lies on": "tests/backends/test_jax_arrays.py, with two devices",
     "is given no array: pass scalars": "needs a device",
     "holds an integer that does not fit": "tests/broadcast/test_captured_numbers.py, at a call",
+    "arrays of other shapes in another step": "what the trial of a function's shapes cannot tell",
     "of an integration": "tests/test_registry.py: it is told as a warning",
 }
 """Messages that need what is not installed here, or that guard what users do not reach."""

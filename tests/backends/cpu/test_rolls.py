@@ -33,7 +33,7 @@ def launched(kernel: Kernel, arguments: Any, shifts: Any) -> list[Any] | None:
         return None
     count = len(arguments)
     reads, writes = range(count), range(count, count + len(kernel.requests))
-    step = launch(reads, writes, {})
+    step = launch.launch(reads, writes, {})
     assert step is not None
     registers = [*arguments, *[None for _ in writes]]
     for _ in range(2):
@@ -84,7 +84,7 @@ def test_there_are_as_few_boxes_as_can_be(shape: Any, shift: Any, boxes: int) ->
     kernel = Kernel((sum_and_product(F64),), BOTH)
     x = np.random.default_rng(0).normal(size=shape)
     launch: Any = kernel.in_boxes([x, x, 2.0], [shift, None, None])
-    assert len(launch.args[0]) == boxes
+    assert len(launch.boxes) == boxes
     moved = np.roll(x, shift, tuple(range(x.ndim)))
     found = launched(kernel, [x, x, 2.0], [shift, None, None])
     assert found is not None
