@@ -439,8 +439,8 @@ def _check_test(test: RecordedBody) -> None:
         )
     if test.is_constant:
         raise TracerError(
-            "mixad.while_loop: what cond_fun gives does not depend on the value that is handed on, so "
-            "the loop would never end, or never begin: make it of the value"
+            "mixad.while_loop: what cond_fun gives does not depend on the value that is handed on, "
+            "so the loop would never end, or never begin: make it of the value"
         )
 
 

@@ -124,8 +124,8 @@ def record_twice(
     if again is None or not found.is_alike(again):
         raise TracerError(
             f"mixad.{name}: the function does something else when it is called again: give it what "
-            "changes (random numbers, a counter) as xs or in the carry, since it is called once for "
-            "all steps"
+            "changes (random numbers, a counter) as xs or in the carry, since it is called once "
+            "for all steps"
         )
     return found
 

@@ -154,9 +154,7 @@ class CpuBackend:
         kernel, launch, binding = bound.kernel, bound.launch, bound.binding
         return prepare_repeated(kernel, launch, binding, reads, writes, fixed)
 
-    def block(
-        self, bound: BoundKernel, firsts: Sequence[int] | None = None
-    ) -> LaunchBlock | None:
+    def block(self, bound: BoundKernel, firsts: Sequence[int] | None = None) -> LaunchBlock | None:
         """Return a launch whose words are filled in once; None for one that takes long."""
         return prepare_block(bound.kernel, bound.launch, bound.binding, firsts)
 
