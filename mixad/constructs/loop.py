@@ -174,7 +174,9 @@ class Step:
             self._plan = self._body.plan(registers, self._library)
         if self._plan is None:
             given = [of_register(self._library, each) for each in registers]
-            found = map(as_register, map(as_array, self._body.compute(*given)))
+            values = list(map(as_array, self._body.compute(*given)))
+            self._body.check(values)
+            found = map(as_register, values)
         else:
             found = map(as_array, self._plan.run(registers, (), warns=is_first)[0])
         return list(map(packed, found))

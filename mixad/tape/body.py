@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mixad.backends.arrays import Library, describe_array, device_key
+from mixad.errors import TracerError
+from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import Cell
 from mixad.tape.journal import Journal
 from mixad.tape.making import make_together
@@ -202,6 +204,17 @@ class Body(Static):
             self._plans[layout] = self._planned(arrays, library)
         return self._plans[layout]
 
+    def check(self, values: Sequence[Any]) -> None:
+        """Raise if values are no results: their places have been made for these."""
+        for value, result in zip(values, self.results, strict=True):
+            is_alike = tuple(value.shape) == result.shape
+            if not (is_alike and element_type_of(value.dtype) == result.kind.type):
+                raise TracerError(
+                    f"mixad.{self.name}: a step gives an array of shape {tuple(value.shape)} and "
+                    f"dtype {value.dtype} where the function was recorded to give one of shape "
+                    f"{result.shape} and type {result.kind.type}: make it such in each step"
+                )
+
     def _planned(self, arrays: Sequence[Any], library: Library) -> Plan | None:
         """Make the plan of what the operations do on nodes."""
         with Level(self.name, is_reverse=False, differentiates=False) as level:
@@ -231,6 +244,7 @@ class Body(Static):
         made, _ = plan.run(arrays, (), warns=False)
         if not all(map(have_same_bits, made, map(as_register, values))):
             return None
+        self.check(values)
         self.reads = (self.reads or frozenset()) | set(plan.slots)
         return plan
 

@@ -92,6 +92,7 @@ ELSEWHERE = {
     "is given no array: pass scalars": "needs a device",
     "holds an integer that does not fit": "tests/broadcast/test_captured_numbers.py, at a call",
     "arrays of other shapes in another step": "what the trial of a function's shapes cannot tell",
+    "was recorded to give": "a guard of steps whose shapes or types were foreseen wrongly",
     "of an integration": "tests/test_registry.py: it is told as a warning",
 }
 """Messages that need what is not installed here, or that guard what users do not reach."""
