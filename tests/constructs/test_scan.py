@@ -317,6 +317,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(sorted(STEPS)), max_size=6), st.integers(1, 6), st.booleans())
 def test_random_bodies(names, steps, reverse):
     def f(c, x):

@@ -124,6 +124,7 @@ def differentiable():
             yield program, floats, found, arguments, rng
 
 
+@pytest.mark.slow
 def test_pullbacks_are_transposes_of_pushforwards():
     """⟨ȳ, J ẋ⟩ = ⟨Jᵀ ȳ, ẋ⟩, for the array and the numbers together."""
     compared = 0
@@ -173,6 +174,7 @@ def test_partials_in_reverse_give_what_dual_numbers_give():
     assert compared > 20
 
 
+@pytest.mark.slow
 def test_second_pullbacks_are_transposes_of_pushforwards_of_the_first():
     """The same for the program of a gradient, whose output is an array."""
     compared = 0
