@@ -257,12 +257,12 @@ def _operand(layout: Layout | None, param: int, loops: Nest | Fold) -> Operand |
     if strides is None:
         return Indexed(layout.type, len(layout.shape))
     copied = copy_step(loops, param) if isinstance(loops, Fold) else None
-    return Operand(layout.type, copied or _step(strides[-1], loops.extents[-1], layout.type))
+    return Operand(layout.type, copied or _step(strides[-1], layout.type))
 
 
-def _step(stride: int, extent: int, type: ScalarType) -> Step:
+def _step(stride: int, type: ScalarType) -> Step:
     if stride == 0:
-        return "zero" if extent > 1 else "unit"
+        return "zero"
     return "unit" if stride == type.itemsize else "any"
 
 

@@ -285,14 +285,16 @@ _MANGLED = MappingProxyType({128: ("b", 16), 256: ("d", 32), 512: ("e", 64)})
 def _libm(
     text: Text, dialect: Dialect, name: str, args: tuple[Value, ...], type: ScalarType, lanes: bool
 ) -> Value:
+    """Call a function of libm: the vector one where there is one, whose last bits are others."""
     scalar = f"{BY_NAME[name].c}{'f' if type.bits == 32 else ''}"
-    if not lanes:
-        return _call(text, scalar, args, llvm_type(type, False), type, lanes=False)
     letter, width = _MANGLED[dialect.vector_bits]
     count = min(width // type.itemsize, GANG)
     vector = f"_ZGV{letter}N{count}{'v' * len(args)}_{scalar}"
     if vector in dialect.vector_functions:
-        return _by_parts(text, vector, args, type, count)
+        by = _by_parts if lanes else _in_one_part
+        return by(text, vector, args, type, count)
+    if not lanes:
+        return _call(text, scalar, args, llvm_type(type, False), type, lanes=False)
     return _call(
         text,
         _lane_loop(text, scalar, len(args), type),
@@ -306,11 +308,30 @@ def _libm(
 def _call(
     text: Text, name: str, args: tuple[Value, ...], llvm: str, type: ScalarType, *, lanes: bool
 ) -> Value:
-    if name not in text.declarations:
-        text.declare(
-            name, f"{llvm} {{}}({', '.join([llvm] * len(args))}) nounwind willreturn memory(none)"
-        )
+    _declare(text, name, len(args), llvm)
     return text.value(f"call {llvm} @{name}({', '.join(map(str, args))})", type, lanes)
+
+
+def _declare(text: Text, name: str, count: int, llvm: str) -> None:
+    """Declare a function of so many arguments, all of the type that it returns."""
+    if name not in text.declarations:
+        arguments = ", ".join([llvm] * count)
+        text.declare(name, f"{llvm} {{}}({arguments}) nounwind willreturn memory(none)")
+
+
+def _in_one_part(
+    text: Text, name: str, args: tuple[Value, ...], type: ScalarType, count: int
+) -> Value:
+    """Call a function of ``count`` lanes on a value that all have: it has the bits of lanes."""
+    part = f"<{count} x {llvm_type(type, False)}>"
+    _declare(text, name, len(args), part)
+    given = []
+    for arg in args:
+        one = text.let(f"insertelement {part} poison, {arg}, i32 0")
+        same = f"<{count} x i32> zeroinitializer"
+        given.append(text.let(f"shufflevector {part} {one}, {part} poison, {same}"))
+    called = text.let(f"call {part} @{name}({', '.join(f'{part} {v}' for v in given)})")
+    return text.value(f"extractelement {part} {called}, i32 0", type, False)
 
 
 def _by_parts(
@@ -321,9 +342,7 @@ def _by_parts(
     part = f"<{count} x {element}>"
     if count == GANG:
         return _call(text, name, args, part, type, lanes=True)
-    text.declare(
-        name, f"{part} {{}}({', '.join([part] * len(args))}) nounwind willreturn memory(none)"
-    )
+    _declare(text, name, len(args), part)
     parts = []
     for start in range(0, GANG, count):
         indices = _shuffle(range(start, start + count))
