@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
+from mixad.backends.arrays import is_scalar
 from mixad.constructs.recorded_body import leaf_of, record_body, result_of, returned_leaf
 from mixad.constructs.switch_rule import Switch, run_switch
 from mixad.errors import TracerError
@@ -98,7 +99,7 @@ def _choose(
     index = plain(index)
     if np.shape(index):
         raise TracerError(
-            f"mixad.{name}: what is chosen by has the shape {tuple(index.shape)}: pass one "
+            f"mixad.{name}: what is chosen by has the shape {np.shape(index)}: pass one "
             "number; numpy.where chooses element by element"
         )
     if not isinstance(index, UnknownArray):
@@ -106,11 +107,12 @@ def _choose(
         return branches[at](*operands)
     index = index != 0 if name == "cond" else index
     leaves, structure = pytree.flatten(tuple(operands))
-    given = [leaf_of(leaf, f"mixad.{name}: an operand") for leaf in leaves]
+    arrays = [at for at, leaf in enumerate(leaves) if not is_scalar(leaf)]
+    given = [leaf_of(leaves[at], f"mixad.{name}: an operand") for at in arrays]
     inputs = list(map(result_of, given))
     found = []
     for branch in branches:
-        recorded = record_body(name, _spread(branch, structure), inputs)
+        recorded = record_body(name, _spread(branch, leaves, arrays, structure), inputs)
         if recorded is None:
             raise NotRecordedError(f"mixad.{name} of what is not known")
         found.append(recorded)
@@ -127,6 +129,16 @@ def _choose(
     return pytree.unflatten(first.structure, map(returned_leaf, values))
 
 
-def _spread(branch: Callable[..., Any], structure: pytree.Structure) -> Callable[..., Any]:
-    """Return a function of leaves."""
-    return lambda *leaves: branch(*pytree.unflatten(structure, leaves))
+def _spread(
+    branch: Callable[..., Any],
+    leaves: Sequence[Any],
+    arrays: Sequence[int],
+    structure: pytree.Structure,
+) -> Callable[..., Any]:
+    """Return a function of the leaves that are arrays; Python's numbers adapt to these."""
+
+    def call(*values: Any) -> Any:
+        given = {**dict(enumerate(leaves)), **dict(zip(arrays, values, strict=True))}
+        return branch(*pytree.unflatten(structure, list(given.values())))
+
+    return call

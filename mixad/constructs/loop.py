@@ -17,6 +17,7 @@ from mixad.backends.arrays import NUMPY, Library, as_array, library_of, strides_
 from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
 from mixad.constructs.recorded_body import result_of
 from mixad.constructs.schedule import Schedule
+from mixad.errors import TracerError
 from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import concat
 from mixad.tape.body import Body
@@ -59,7 +60,8 @@ class Loop(Static):
     is_alone : bool
         Whether there are no others: then the last step is not taken.
     room : int
-        How many carries may be kept for the derivative, beside that of the step that is taken back.
+        How many carries may be kept for the derivative, beside that of the step that is taken back;
+        0 where there is no room for two: then there is no derivative of more than a step.
     """
 
     body: Body
@@ -396,6 +398,12 @@ class _Backward:
         if self._kept.keys() >= set(pullback.read):
             self._step_back(pullback, 0, loop.length, self._kept, xs, captured)
             return
+        if not loop.room and loop.length > 1:
+            two = 2 * sum(each.nbytes for each in loop.body.results[: loop.carries])
+            raise TracerError(
+                f"mixad.{loop.body.name}: there is no room for two carries, from which the "
+                f"derivative is computed: pass memory={two} or more, or set MIXAD_LOOP_MEMORY"
+            )
         left = [(0, loop.length, list(carries), loop.room)]
         while left:
             first, last, begun, room = left.pop()

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
 from array_api_compat import is_writeable_array
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, Library, is_scalar
+from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, library_of
 from mixad.call.closures import captured
-from mixad.config import LOOP_MEMORY, show_bytes
+from mixad.config import LOOP_MEMORY
 from mixad.constructs.loop import Loop, carries_read, run_loop
 from mixad.constructs.recorded_body import (
     RecordedBody,
@@ -24,10 +23,12 @@ from mixad.constructs.recorded_body import (
 )
 from mixad.constructs.while_loop_rule import WhileLoop, run_while_loop
 from mixad.errors import TracerError
+from mixad.namespace.array_methods import copied
 from mixad.namespace.elementwise import weak_type
 from mixad.namespace.joining import stack
 from mixad.scalar.types import BOOL
 from mixad.tape.cell import kind_of
+from mixad.tape.constant import unwrapped
 from mixad.tape.node import Result, common_library
 from mixad.tape.tracer import Tracer
 
@@ -47,8 +48,9 @@ def scan(
 ) -> tuple[Any, Any]:
     """Run a function over the steps of arrays, handing a carry from one step to the next.
 
-    The function is called once, on values whose elements are unknown, and what it does is compiled
-    and run in each step.  So it must do the same whatever these are.
+    The function is called twice or more on values whose elements are unknown, and what it does with
+    them is compiled and run in each step.  So it must do the same whatever these are, and whenever
+    it is called; what cannot be recorded so runs in Python in each step.
 
     Parameters
     ----------
@@ -89,16 +91,7 @@ def scan(
     >>> mixad.scan(step, 0.0, np.asarray([1.0, 2.0, 3.0]))
     (array(6.), array([ 1.,  6., 18.]))
     """
-    leaves, structure = pytree.flatten(xs)
-    given = [leaf_of(leaf, "mixad.scan: xs") for leaf in leaves]
-    count = _length_of("scan", given, length)
-
-    def call(carry: Any, parts: Sequence[Any]) -> Any:
-        return f(carry, pytree.unflatten(structure, parts))
-
-    carries, carry = pytree.flatten(init)
-    steps = _Steps("scan", call, carry)
-    return _loop(steps, carries, given, count, reverse=reverse, memory=memory)
+    return _scan("scan", f, init, xs, length, reverse=reverse, memory=memory)
 
 
 def fori_loop(
@@ -206,13 +199,13 @@ def while_loop(
         test = record_twice(name, lambda *v: cond_fun(pytree.unflatten(structure, v)), inputs)
     if recorded is not None and test is not None:
         _check_test(test)
-        room = _room_for(name, inputs, memory)
+        room = _room_for(inputs, memory)
         loop = WhileLoop(test.body, recorded.body, len(carries), len(test.captured), room)
         values = run_while_loop(loop, [*carries, *test.captured, *recorded.captured])
         return pytree.unflatten(structure, _map(returned_leaf, values[:-1]))
-    value = init_val
+    value = pytree.tree_map(_copy, init_val)
     while bool(cond_fun(value)):
-        value = body_fun(value)
+        value = pytree.tree_map(_copy, body_fun(value))
     return value
 
 
@@ -242,7 +235,30 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     >>> mixad.map(lambda row: row @ row, np.asarray([[1.0, 2.0], [3.0, 4.0]]))
     array([ 5., 25.])
     """
-    return scan(lambda carry, x: (carry, f(x)), None, xs)[1]
+    return _scan("map", lambda carry, x: (carry, f(x)), None, xs)[1]
+
+
+def _scan(
+    name: str,
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: int | None = None,
+    *,
+    reverse: bool = False,
+    memory: int | None = None,
+) -> tuple[Any, Any]:
+    """Run a function over the steps of arrays, for a caller of some name."""
+    leaves, structure = pytree.flatten(xs)
+    given = [leaf_of(leaf, f"mixad.{name}: xs") for leaf in leaves]
+    count = _length_of(name, given, length)
+
+    def call(carry: Any, parts: Sequence[Any]) -> Any:
+        return f(carry, pytree.unflatten(structure, parts))
+
+    carries, carry = pytree.flatten(init)
+    steps = _Steps(name, call, carry)
+    return _loop(steps, carries, given, count, reverse=reverse, memory=memory)
 
 
 class _Steps(NamedTuple):
@@ -300,7 +316,9 @@ class _Steps(NamedTuple):
         self._check_structure(found.structure)
         results = zip(leaves, carries, found.body.results, are_numbers, strict=False)
         return [
-            r.kind.library.asarray(leaf, r.kind.type, r.device) if is_number else carry
+            r.kind.library.asarray(leaf, r.kind.type, r.device)
+            if is_number and _KINDS[weak_type(leaf).kind] <= _KINDS[r.kind.type.kind]
+            else carry
             for leaf, carry, r, is_number in results
         ]
 
@@ -367,7 +385,7 @@ def _loop(
         if recorded is not None:
             arguments = [*carries, *xs, *recorded.captured]
             traced = [each for each in arguments if isinstance(each, Tracer)]
-            room = _room(steps.name, recorded.body.results[: len(carries)], length, memory)
+            room = _room(recorded.body.results[: len(carries)], length, memory)
             is_reverse = any(level.is_reverse for each in traced for level in each.levels)
             keeps = is_reverse and length <= room + 1
             kept = carries_read(recorded.body, len(carries)) if keeps else ()
@@ -378,9 +396,8 @@ def _loop(
     return _run_in_python(steps, leaves, xs, length, reverse)
 
 
-def _as_weak(result: Result) -> Result:
-    """Return what is known of a number that adapts to the dtypes beside it."""
-    return result._replace(kind=kind_of(result.kind.type, result.kind.library, True))
+_KINDS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "complex": 3}
+"""Kinds of types; a Python number adapts to one that does not come before its own."""
 
 
 def _dtype_of(result: Result) -> Any:
@@ -444,38 +461,38 @@ def _check_test(test: RecordedBody) -> None:
         )
 
 
-def _room(name: str, carries: Sequence[Result], length: int, memory: int | None) -> int:
+def _room(carries: Sequence[Result], length: int, memory: int | None) -> int:
     """Return how many carries may be kept, of a loop of so many steps."""
-    room = _room_for(name, carries, memory, length)
-    return max(min(room, length), 1)
+    return min(_room_for(carries, memory, length), max(length, 1))
 
 
-def _room_for(
-    name: str, carries: Sequence[Result], memory: int | None, length: int | None = None
-) -> int:
-    """Return how many carries there is memory for, beside one; of a short loop all may be more."""
+def _room_for(carries: Sequence[Result], memory: int | None, length: int | None = None) -> int:
+    """Return how many carries there is memory for, beside one; of a short loop all may be more.
+
+    0 where there is none for two.
+    """
     limit = LOOP_MEMORY.read() if memory is None else memory
-    sizes = [int(np.prod(each.shape)) * each.kind.type.dtype.itemsize for each in carries]
-    bytes_ = sum(sizes)
+    bytes_ = sum(each.nbytes for each in carries)
     if not bytes_ or (length is not None and length * bytes_ <= limit):
         return 1 << 62
-    if limit < 2 * bytes_:
-        raise TracerError(
-            f"mixad.{name}: memory={limit} has no room for two carries: pass at least {2 * bytes_} "
-            f"bytes ({show_bytes(2 * bytes_)})"
-        )
-    return int(limit // bytes_) - 1
+    return max(int(limit // bytes_) - 1, 0)
 
 
 def _run_in_python(
     steps: _Steps, leaves: Sequence[Any], xs: Sequence[Any], length: int, reverse: bool
 ) -> tuple[Any, Any]:
-    """Run the steps of a loop one by one, each recorded as any other operation."""
+    """Run the steps of a loop one by one, each recorded as any other operation.
+
+    The function may write to what it is given, which is a copy: as where the loop is recorded.
+    """
     carry, found = pytree.unflatten(steps.structure, leaves), list[Any]()
     for at in reversed(range(length)) if reverse else range(length):
-        parts = [x[at, ...] for x in xs] if steps.numbers is None else [steps.numbers[at]]
-        carry, y = steps.call(carry, parts)
+        numbers = steps.numbers
+        parts = [_copy(x[at, ...]) for x in xs] if numbers is None else [numbers[at]]
+        carry, y = steps.call(pytree.tree_map(_copy, carry), parts)
         found.append(y)
+    if not found and steps.numbers is not None:
+        return carry, None
     if not found:
         raise TracerError(
             f"mixad.{steps.name}: no step tells what they give: pass one step or more"
@@ -483,3 +500,13 @@ def _run_in_python(
     if reverse:
         found.reverse()
     return carry, pytree.tree_map(lambda *ys: stack([leaf_of(y, "y") for y in ys]), *found)
+
+
+def _copy(leaf: Any) -> Any:
+    """Return a leaf that may be written to, if leaves like it may."""
+    leaf = unwrapped(leaf)
+    if isinstance(leaf, Tracer):
+        return copied(leaf)
+    if not is_array(leaf) or not _can_run_again(library_of(leaf)):
+        return leaf
+    return library_of(leaf).xp.asarray(leaf, copy=True)

@@ -1,6 +1,6 @@
 """The body of a loop, recorded: the user's function becomes a function of arrays.
 
-It is called once on values whose elements are unknown.  What it does with them is done in each
+It is called on values whose elements are unknown.  What it does with them is done in each
 step; what it captures is an argument of the loop.
 """
 
@@ -44,16 +44,20 @@ class RecordedBody(NamedTuple):
         Of what the function returns.
     is_constant : bool
         Whether that depends on no input.
+    marks : list of object
+        What tells whether an array that is captured has been changed; None of traced values.
     """
 
     body: Body
     captured: list[Any]
     structure: pytree.Structure
     is_constant: bool
+    marks: list[Any]
 
     def is_alike(self, other: RecordedBody) -> bool:
         """Whether another recording does the same with the same values."""
-        return self.body is other.body and all(map(_are_same, self.captured, other.captured))
+        values = zip(self.captured, other.captured, self.marks, other.marks, strict=False)
+        return self.body is other.body and all(_are_same(*each) for each in values)
 
 
 def leaf_of(value: Any, what: str) -> Any:
@@ -124,8 +128,8 @@ def record_twice(
     if again is None or not found.is_alike(again):
         raise TracerError(
             f"mixad.{name}: the function does something else when it is called again: give it what "
-            "changes (random numbers, a counter) as xs or in the carry, since it is called once "
-            "for all steps"
+            "changes (random numbers, a counter) as xs or in the carry, since what it does is "
+            "recorded and run in all steps"
         )
     return found
 
@@ -154,6 +158,7 @@ def _record(
             leaves, structure = [], pytree.LEAF
             strand.is_left = True
         if strand.refusal is not None and not isinstance(strand.refusal, NotRecordedError):
+            strand.stop()
             raise strand.refusal  # whatever the function has made of it
         is_written = any(value.slot != at for at, value in enumerate(standing, len(inputs)))
         if strand.is_left or is_written or strand.refusal is not None:
@@ -171,7 +176,9 @@ def _record(
         is_constant = all(slot >= len(inputs) and strand.made(slot) is None for slot in slots)
         others = list(map(_captured, list(came.values())[len(every) :]))
         strand.end()
-    return RecordedBody(body, [*wholes, *others], structure, is_constant)
+    every = [*wholes, *others]
+    marks = [None if isinstance(v, Tracer) else Held(v, "sample").mark for v in every]
+    return RecordedBody(body, every, structure, is_constant, marks)
 
 
 def _given(tracer: Tracer) -> Any:
@@ -188,13 +195,16 @@ def _captured(value: Any) -> Any:
     return value.array if type(value) is Held else value
 
 
-def _are_same(one: Any, other: Any) -> bool:
-    """Whether two captured values are one, or made alike, or arrays of the same elements."""
+def _are_same(one: Any, other: Any, mark: Any, other_mark: Any) -> bool:
+    """Whether two captured values are one, or made alike, or arrays of the same elements.
+
+    The marks are of what was in them when they had been recorded.
+    """
     if isinstance(one, Tracer) and isinstance(other, Tracer):
         return are_made_alike(one, other)
     if isinstance(one, Tracer) or isinstance(other, Tracer):
         return False
-    return one is other or have_same_bits(one, other)
+    return bool(mark == other_mark and (one is other or have_same_bits(one, other)))
 
 
 def _no_node(index: int) -> Tracer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from mixad.backends.arrays import as_array, library_of
 from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
@@ -17,8 +17,6 @@ from mixad.tape.registers import as_register, of_register, own_array
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["Switch", "run_switch"]
-
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)

@@ -84,10 +84,11 @@ def _run(xp: Any, *arguments: Any, loop: WhileLoop) -> tuple[Any, ...]:
     carries, tested, captured = loop.split([as_register(as_array(each)) for each in arguments])
     carries, tested, captured = [list(map(packed, each)) for each in (carries, tested, captured)]
     test, step = Step(loop.test, library), Step(loop.body, library)
-    found = _run_natively(test, step, carries, tested, captured)
+    begins = bool(test([*carries, *tested])[0])
+    found = _run_natively(test, step, carries, tested, captured) if begins else None
     if found is None:
         count = 0
-        while bool(test([*carries, *tested])[0]):
+        while begins and bool(test([*carries, *tested])[0]):
             carries, count = step([*carries, *captured]), count + 1
         found = [own_array(carry, tuple(carry.shape)) for carry in carries], count
     last, count = found

@@ -137,14 +137,7 @@ class UnknownArray(ArrayTracer):
         return UnknownArray.of(self.strand.applied(_INVERTED, (self.source,)))
 
     def __getitem__(self, key: Any) -> Any:
-        return self._part(self.call(operator.getitem, (self, key), {}))
-
-    def _part(self, found: Any) -> Any:
-        """Return what may share memory with this, which is not written to from now on."""
-        self.is_alone = False
-        if type(found) is UnknownArray:
-            found.is_alone = False
-        return found
+        return self.call(operator.getitem, (self, key), {})
 
     def __pow__(self, other: Any) -> Any:
         if _has_derivative((other,)):
@@ -179,7 +172,6 @@ class UnknownArray(ArrayTracer):
         return self.call(ufunc if is_call else getattr(ufunc, method), operands, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        self.is_alone &= function not in _OF_VIEWS
         if function in OF_SHAPES or _has_derivative((args, kwargs)):
             return ArrayTracer.__array_function__(self.source, function, types, args, kwargs)
         return self.call(function, args, kwargs)
@@ -200,20 +192,27 @@ class UnknownArray(ArrayTracer):
         if name.startswith("__") or not hasattr(_array_like(self), name):
             return super().__getattr__(name)
         if not callable(getattr(_array_like(self), name)):
-            return self._part(self.call(operator.attrgetter(name), (self,), {}))
+            return self.call(operator.attrgetter(name), (self,), {})
         return partial(self._call_method, name)
 
     def _call_method(self, name: str, *args: Any, **options: Any) -> Any:
-        found = self.call(_method, (name, self, *args), options)
-        return self._part(found) if name in _VIEWS else found
+        return self.call(_method, (name, self, *args), options)
 
     def call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Return what a function of the library gives, which has no derivative; record it."""
+        """Return what a function of the library gives, which has no derivative; record it.
+
+        Unless it is known to give arrays of their own, neither these nor what it is given are
+        written to from now on: they may share memory.
+        """
         given = tuple(exchanged(_source, tuple(args))), dict(exchanged(_source, dict(kwargs)))
         found = self.strand.call(apply_opaque, function, *given, is_primitive=True)
-        return exchanged(UnknownArray.of, found)
+        name = args[0] if function is _method else getattr(function, "__name__", "")
+        if isinstance(function, np.ufunc) or name in _FRESH:
+            return exchanged(UnknownArray.of, found)
+        exchanged(_shared, (*args, *kwargs.values()))
+        return exchanged(lambda value: _shared(UnknownArray.of(value)), found)
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         """Return the elements as another dtype."""
@@ -234,7 +233,7 @@ class UnknownArray(ArrayTracer):
     @property
     def T(self) -> Any:  # noqa: N802
         """The elements with axes in reverse order."""
-        return self._part(self.call(np.transpose, (self,), {}))
+        return self.call(np.transpose, (self,), {})
 
     def __bool__(self) -> bool:
         raise self._unknown("bool()", "write mixad.cond(predicate, f, g, x), numpy.where, or")
@@ -286,6 +285,13 @@ class UnknownArray(ArrayTracer):
 def _source(value: Any) -> Any:
     """Return the traced value whose elements are meant; others as they are."""
     return value.source if type(value) is UnknownArray else value
+
+
+def _shared(value: Any) -> Any:
+    """Return a value, noting of an unknown one that others may share its memory."""
+    if type(value) is UnknownArray:
+        value.is_alone = False
+    return value
 
 
 def _has_derivative(tree: Any) -> bool:
@@ -340,17 +346,14 @@ _TESTS = {
 }  # fmt: skip
 """Ufuncs that give booleans, as what is recorded of them."""
 
-_OF_VIEWS = frozenset(
-    {
-        *(np.reshape, np.ravel, np.transpose, np.squeeze, np.swapaxes, np.moveaxis, np.diagonal),
-        *(np.expand_dims, np.broadcast_to, np.split, np.array_split, np.atleast_1d, np.flip),
-        *(np.rollaxis, np.atleast_2d, np.rot90, np.fliplr, np.flipud, np.vsplit, np.hsplit),
-    }
+_FRESH = frozenset(
+    (
+        "add sub mul truediv floordiv mod neg abs pow invert _with_item _elements "
+        "copy clone astype sum prod max min amax amin mean any all argmax argmin count_nonzero "
+        "argsort sort cumsum cumprod where searchsorted bincount clip sign zeros_like ones_like"
+    ).split()
 )
-"""Functions whose results may share memory."""
-
-_VIEWS = frozenset("reshape view ravel transpose squeeze swapaxes diagonal".split())
-"""Methods whose results may share memory."""
+"""Functions and methods whose results share no memory with what they are given."""
 
 _EXACT = frozenset({"add", "sub", "mul"})
 """Operators that kernels have of all numbers."""

@@ -36,7 +36,7 @@ class Reader(Protocol):
 
 
 class Held:
-    """An array with a mark of what is in it.
+    """An array with a mark of what is in it: it differs after most changes in place.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Held:
         Which argument it is.
     """
 
-    __slots__ = ("_array", "_check", "_index", "_mark", "_reader")
+    __slots__ = ("_array", "_check", "_index", "_reader", "mark")
 
     def __init__(
         self, array: Array, check: CheckMode, reader: Reader | None = None, index: int = 0
@@ -59,7 +59,7 @@ class Held:
         self._index = index
         self._array = array = array if type(array) is np.ndarray else as_array(array)
         self._check = check
-        self._mark = _mark(array, check)
+        self.mark = _mark(array, check)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ class Held:
     @property
     def identity(self) -> object:
         """What tells whether two hold one array with the same elements in it."""
-        return id(self._array), self._mark
+        return id(self._array), self.mark
 
     @property
     def value(self) -> Array:
@@ -95,7 +95,7 @@ class Held:
         TracerError
             If it has been changed.
         """
-        if _mark(self._array, self._check) != self._mark:
+        if _mark(self._array, self._check) != self.mark:
             raise TracerError(
                 f"{self._name} of shape {tuple(self._array.shape)} and dtype "
                 f"{self._array.dtype}, was changed in place while a derivative still needed the "

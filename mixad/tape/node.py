@@ -7,6 +7,7 @@ that says what its cotangent is, written with functions that are recorded again.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,6 +71,11 @@ class Result(NamedTuple):
     shape: tuple[int, ...]
     kind: Kind
     device: Any
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        return math.prod(self.shape) * self.kind.type.itemsize
 
     def zeros(self, shape: tuple[int, ...] | None = None) -> Array:
         """Return zeros of its kind, in its shape or another."""

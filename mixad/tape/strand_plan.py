@@ -265,12 +265,10 @@ class _Planner:
         self._touch(first, second)
         if (known.is_own or is_own) and takes(arrays[own], arrays[other]):
             self._make_readers(own)
-            self._note_sum(own, other, own)
             self._step(partial(steps.add_into, own, other))
             self._found[place] = _Found(own, True)
         else:
             found = self._new(None)
-            self._note_sum(first, second, found)
             self._step(partial(steps.add_new, first, second, found))
             self._found[place] = _Found(found, True)
 
@@ -421,16 +419,6 @@ class _Planner:
             numbers = tuple([reads[k] for k, _, _ in found[1][0].numbers])
             native = NativeLaunch(*found, tuple(reads), tuple(writes), numbers, sizes)
             self._natives[len(self._makers)] = native
-
-    def _note_sum(self, first: int, second: int, result: int) -> None:
-        """Note that the next step adds up two arrays, if a backend can do that by itself."""
-        arrays = [self.registers[first], self.registers[second]]
-        are_summed = all(type(a) is np.ndarray and a.dtype in _SUMMED for a in arrays)
-        if are_summed and arrays[0].dtype == arrays[1].dtype:
-            prepared = sum_of(2, arrays[0].dtype).kernel.prepared(arrays, None)
-            if self.registers[result] is None:
-                self.registers[result] = arrays[0] + arrays[1]
-            self._note_native(prepared, (first, second), (result,))
 
     def _note_alias(self, source: int, result: int) -> None:
         """Note that the last step has given a view of what is in a register, if it has."""
@@ -743,9 +731,6 @@ _ENTRIES: Mapping[type, Callable[[_Planner, Any], None]] = {
     Passed: _Planner.passed,
     Contracted: _Planner.contracted,
 }
-
-_SUMMED = (np.float32, np.float64)
-"""Types of arrays that a kernel adds up."""
 
 _PLAIN = (np.ndarray, float, int, bool)
 """Types of what kernels are launched on without being asked anything."""

@@ -87,15 +87,24 @@ def test_as_many_steps_run_again_as_the_formula_says(room, monkeypatch):
 
 
 def test_too_little_memory_is_refused_with_what_is_needed():
-    with pytest.raises(TracerError, match="160 bytes"):
-        logistic(2.7, 30, 100)
+    with pytest.raises(TracerError, match="memory=160"):
+        mixad.grad(lambda rate: logistic(rate, 30, 100))(2.7)
+
+
+def test_carries_for_which_there_is_no_memory_are_handed_on():
+    def run(x, memory):
+        return mixad.scan(lambda c, _: (c * x, None), np.ones(4), length=9, memory=memory)[0]
+
+    np.testing.assert_array_equal(run(1.5, 40), run(1.5, None))
+    _, tangent = mixad.jvp(lambda x: run(x, 40), (1.5,), (1.0,))
+    np.testing.assert_allclose(tangent, 9.0 * 1.5**8)
 
 
 def test_memory_is_a_setting(monkeypatch):
     expected = mixad.grad(lambda rate: logistic(rate, 30, None))(2.7)
     monkeypatch.setenv("MIXAD_LOOP_MEMORY", "100")
-    with pytest.raises(TracerError, match="160 bytes"):
-        logistic(2.7, 30, None)
+    with pytest.raises(TracerError, match="memory=160"):
+        mixad.grad(lambda rate: logistic(rate, 30, None))(2.7)
     monkeypatch.setenv("MIXAD_LOOP_MEMORY", "1k")
     assert mixad.grad(lambda rate: logistic(rate, 30, None))(2.7) == expected
 

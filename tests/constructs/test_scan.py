@@ -428,6 +428,72 @@ def test_traced_values_are_written_to_a_copy():
     assert mixad.grad(filled)(np.array([2.0, 3.0])).tolist() == [2.0, 1.0]
 
 
+def test_numbers_do_not_lose_digits_beside_a_narrower_type():
+    with pytest.raises(TracerError, match=r"float64 becomes one of .* int64"):
+        mixad.scan(lambda c, x: (x, c), 0.5, np.arange(3))
+    carry, ys = mixad.scan(lambda c, x: (x, c * 1), 0, np.arange(3.0))
+    assert (carry.dtype, ys.tolist()) == (np.float64, [0.0, 0.0, 1.0])
+
+
+VIEWS = {
+    "reshape": lambda k: np.reshape(k, (2, 2)),
+    "atleast_3d": np.atleast_3d,
+    "a slice": lambda k: k[1:],
+    "T": lambda k: k.reshape(2, 2).T,
+}
+
+
+@pytest.mark.parametrize("written", ["the array", "the view"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_whole_numbers_are_written_through_views(name, written):
+    def step(k, x):
+        k = k + 1
+        view = VIEWS[name](k)
+        (k if written == "the array" else view)[0] = 7
+        return k, view
+
+    ks, ys = mixad.scan(step, np.arange(4), np.arange(3))
+    expected, views = np.arange(4), []
+    for x in range(3):
+        expected, view = step(expected, x)
+        views.append(view)
+    np.testing.assert_array_equal(ks, expected)
+    np.testing.assert_array_equal(ys, np.stack(views))
+
+
+def test_steps_in_python_write_to_nothing_of_the_caller():
+    init, xs = np.arange(2), np.ones((3, 2), int)
+
+    def step(k, x):
+        before = k
+        k += 1  # whole numbers: by Python
+        x *= k
+        return k, (before, x)
+
+    k, (before, products) = mixad.scan(step, init, xs)
+    assert init.tolist() == [0, 1]
+    np.testing.assert_array_equal(xs, np.ones((3, 2)))
+    assert k.tolist() == [3, 4]
+    np.testing.assert_array_equal(before, [[1, 2], [2, 3], [3, 4]])
+    np.testing.assert_array_equal(products, before)
+
+    def halve(k):
+        k //= 2
+        return k
+
+    init = np.asarray([9])
+    assert mixad.while_loop(lambda k: k[0] > 1, halve, init).tolist() == [1]
+    assert init.tolist() == [9]
+
+
+def test_no_steps_in_python():
+    def body(i, k):
+        k += i
+        return k
+
+    assert mixad.fori_loop(0, 0, body, np.arange(3)).tolist() == [0, 1, 2]
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 CALLS = []
@@ -446,7 +512,22 @@ def counting(c, x):
     return c * float(len(CALLS)), x
 
 
+COUNT = np.zeros(1)
+
+
+def counting_in_an_array(c, x):
+    COUNT[0] += 1.0
+    return c + COUNT[0:1], x
+
+
+def counting_in_place(c, x):
+    COUNT[:] += 1.0
+    return c + COUNT, x
+
+
 REFUSED = {
+    "a counter in an array": (counting_in_an_array, "something else"),
+    "a counter in an array that is captured": (counting_in_place, "something else"),
     "bool": (lambda c, x: (c if c[0] > 0 else -c, x), "mixad.cond"),
     "int": (lambda c, x: (c * int(c[0] > 0), x), r"int\(\)"),
     "range": (lambda c, x: (c * len(range(np.argmax(c))), x), "a whole number"),

@@ -148,3 +148,26 @@ def test_what_cannot_be_chosen_from():
         mixad.while_loop(lambda x: True, lambda x: x, None)
     with pytest.raises(TracerError, match="does not depend"):
         mixad.while_loop(lambda x: np.True_, lambda x: x, 1.0)
+
+
+def test_a_body_does_not_run_where_there_are_no_steps():
+    zeros = np.zeros((2, 2))
+    for _ in range(2):
+        found = mixad.while_loop(lambda m: m[0, 0] > 0.0, np.linalg.inv, zeros)
+        assert found.tolist() == zeros.tolist()
+        assert found is not zeros
+
+
+def test_numbers_that_are_chosen_with_adapt_to_the_dtype_beside_them():
+    def step(c, x):
+        return mixad.cond(x > 0.0, lambda c, by: c * by, lambda c, by: c + by, c, 2.0), c
+
+    xs = np.asarray([1.0, -1.0, 1.0], np.float32)
+    carry, _ = mixad.scan(step, np.float32(1.5) * np.ones(2, np.float32), xs)
+    assert carry.dtype == np.float32
+    assert carry.tolist() == [10.0, 10.0]
+
+
+def test_a_choice_by_a_list_is_refused_with_its_shape():
+    with pytest.raises(TracerError, match=r"shape \(2,\)"):
+        mixad.switch([0, 1], [abs, abs], 1.0)

@@ -102,14 +102,16 @@ def refuse_a_carry_of_another_shape():
 
 @refused("""
 TracerError: mixad.scan: the function does something else when it is called again: give it what \
-changes (random numbers, a counter) as xs or in the carry, since it is called once for all steps
+changes (random numbers, a counter) as xs or in the carry, since what it does is recorded and run \
+in all steps
 """)
 def refuse_a_body_that_changes():
     mixad.scan(lambda c, x: (c * np.random.default_rng().random(2), x), np.ones(2), X)
 
 
 @refused("""
-TracerError: mixad.scan: memory=8 has no room for two carries: pass at least 48 bytes (48 B)
+TracerError: mixad.scan: there is no room for two carries, from which the derivative is computed: \
+pass memory=48 or more, or set MIXAD_LOOP_MEMORY
 """)
 def refuse_too_little_memory():
     mixad.grad(lambda x: mixad.scan(lambda c, _: (c * x, None), X, length=9, memory=8)[0].sum())(

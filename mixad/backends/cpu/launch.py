@@ -160,8 +160,8 @@ def prepare_block(
     if len(writes) < len(written):
         return None
     reads = tuple([(k, at, 0 if firsts is None else firsts[k]) for k, at in binding.arrays])
-    _set_flags(binding.words, _QUIET)
     words = binding.words[:]
+    _set_flags(words, _QUIET)
     return LaunchBlock(kernel.address, words, binding.tiles, reads, binding.uniforms, writes)
 
 
