@@ -313,6 +313,7 @@ def double(x):
 
 x = np.ones(300_000)
 mixad.grad(lambda x: double(x).sum())(x)
+mixad.fori_loop(0, 2, lambda i, y: y + i, 1.0)
 double(x, x)  # an error, which has a traceback
 """
 

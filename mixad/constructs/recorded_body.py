@@ -26,7 +26,7 @@ from mixad.tape.node import Result
 from mixad.tape.registers import array_like, have_same_bits
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
-from mixad.tape.tracer import Level, NotRecordedError, Tracer, plain, recording
+from mixad.tape.tracer import Level, NotRecordedError, Tracer, plain, read_only
 
 __all__ = ["RecordedBody", "leaf_of", "record_body", "record_twice", "result_of", "returned_leaf"]
 
@@ -138,7 +138,7 @@ def _record(
     name: str, call: Callable[..., Any], inputs: Sequence[Result], wholes: Sequence[Any]
 ) -> RecordedBody | None:
     """Record a body, with values that stand for some arrays that the function captures."""
-    every = [*inputs, *map(result_of, wholes)]
+    every, outer = [*inputs, *map(result_of, wholes)], captured(call)[0]
     arrays = [array_like(each.shape, each.kind, each.device) for each in every]
     with Level(name, is_reverse=False, differentiates=False) as level:
         level.check, level.unknown = "off", UnknownArray.of
@@ -152,7 +152,7 @@ def _record(
             pairs = zip(wholes, standing, strict=True)
             call = substituted(call, {id(whole): value for whole, value in pairs})
         try:
-            with recording(level):
+            with read_only(outer):
                 leaves, structure = pytree.flatten(call(*given[: len(inputs)]))
         except Exception:  # of values that stand for others, or the user's: running it tells
             leaves, structure = [], pytree.LEAF

@@ -56,7 +56,7 @@ __all__ = [
     "may_differentiate_twice",
     "outside",
     "plain",
-    "recording",
+    "read_only",
     "strand_of",
     "stripped",
     "warn",
@@ -104,10 +104,14 @@ class Level:
     unknown : callable or None
         For the body of a loop, which runs again with other values: of a tracer, returns what stands
         for its elements.  Values that have no derivative are traced there, too.
+    is_read_only : bool
+        Whether its values are not written to now: the body of a loop is recorded that captures one,
+        and called more or less often than there are steps.
     """
 
-    __slots__ = ("alive", "check", "differentiates", "foresees", "fuses", "is_reverse", "journal",
-                 "lock", "locks", "looks", "name", "number", "risks", "unknown")  # fmt: skip
+    __slots__ = ("alive", "check", "differentiates", "foresees", "fuses", "is_read_only",
+                 "is_reverse", "journal", "lock", "locks", "looks", "name", "number", "risks",
+                 "unknown")  # fmt: skip
 
     def __init__(self, name: str, *, is_reverse: bool = True, differentiates: bool = True) -> None:
         self.name = name
@@ -119,7 +123,7 @@ class Level:
         self.alive = True
         self.journal: Journal | None = None
         self.looks = self.risks = 0
-        self.fuses, self.foresees = True, False
+        self.fuses, self.foresees, self.is_read_only = True, False, False
         self.unknown: Callable[[Tracer], Any] | None = None
         self.check = CHECK.read()
 
@@ -368,30 +372,24 @@ def bodies_among(levels: frozenset[Level]) -> frozenset[Level]:
     return frozenset([level for level in levels if level.unknown is not None])
 
 
-class _Recording(threading.local):
-    """The body of a loop that this thread records."""
-
-    level: Level | None = None
-
-
-_recording = _Recording()
-
-
 @contextmanager
-def recording(level: Level) -> Iterator[None]:
-    """Let values from outside of the body of a loop not be written to: it is called once."""
-    before, _recording.level = _recording.level, level
+def read_only(tracers: Iterable[Tracer]) -> Iterator[None]:
+    """Let values of the levels of some not be written to: the body of a loop captures them."""
+    every = {level for tracer in tracers for level in tracer.levels}
+    levels = [level for level in every if not level.is_read_only]
+    for level in levels:
+        level.is_read_only = True
     try:
         yield
     finally:
-        _recording.level = before
+        for level in levels:
+            level.is_read_only = False
 
 
 def check_written(tracer: Tracer) -> None:
     """Raise if the body of a loop that is recorded writes to a value from outside of it."""
-    level = _recording.level
-    numbers = [each.number for each in tracer.levels] if level is not None else []
-    if level is not None and numbers and max(numbers) < level.number:
+    levels = tracer.levels
+    if levels and all(level.is_read_only for level in levels):
         raise NotRecordedError("a write to what is from outside of the body")
 
 
