@@ -298,7 +298,7 @@ def test_an_array_that_is_indexed_may_be_constant_only():
     kernel(x, k).sum().backward()
     torch.testing.assert_close(x.grad, table[k])
     table = table.requires_grad_()
-    with pytest.raises(KernelGradientError, match="'table', which is indexed"):
+    with pytest.raises(KernelGradientError, match="'table', which is read by index"):
         kernel(x, k)
 
 
