@@ -23,12 +23,11 @@ from mixad.namespace.joining import concat
 from mixad.tape.body import Body
 from mixad.tape.native_steps import NativeSteps, Track
 from mixad.tape.node import Result, added
-from mixad.tape.opaque import followed
 from mixad.tape.operations import Static
 from mixad.tape.plan import Plan
 from mixad.tape.registers import as_register, of_register, own_array
 from mixad.tape.tracer import Tracer
-from mixad.tape.values_rule import ValuesRule, apply_values_rule
+from mixad.tape.values_rule import ValuesRule, apply_values_rule, followed
 
 __all__ = ["Loop", "Step", "carries_read", "cotangents_of", "packed", "run_loop", "tangents_of"]
 

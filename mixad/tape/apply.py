@@ -11,9 +11,9 @@ from mixad.scalar.ir import Program
 from mixad.tape.forward_node import record_forward
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.kernel_node import record
-from mixad.tape.opaque import followed
 from mixad.tape.operations import Operation
 from mixad.tape.tracer import Tracer, strand_of
+from mixad.tape.values_rule import followed
 
 __all__ = ["apply_call", "apply_program"]
 

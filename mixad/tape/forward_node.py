@@ -21,8 +21,8 @@ from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, check_not_indexed, record
 from mixad.tape.memory import unshared
 from mixad.tape.node import Cotangents, Result, added
-from mixad.tape.opaque import followed
 from mixad.tape.tracer import Level, Origin, Tracer, stripped, warn
+from mixad.tape.values_rule import followed
 
 __all__ = ["ForwardNode", "contraction_of", "record_forward"]
 

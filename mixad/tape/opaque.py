@@ -20,21 +20,10 @@ from mixad.tape.tracer import (
     elements_of,
     journal_of,
     levels_of,
-    plain,
 )
 from mixad.tape.values_rule import ValuesRule
 
-__all__ = ["apply_opaque", "followed"]
-
-
-def followed(output: Tracer) -> Any:
-    """Return an output as it is used: what is no float has no derivative."""
-    if output.cell.type.is_inexact:
-        return output
-    bodies = bodies_among(output.origin.levels)
-    if not bodies:
-        return plain(output)
-    return type(output)(output.cell, output.origin._replace(levels=bodies))
+__all__ = ["apply_opaque"]
 
 
 def apply_opaque(

@@ -29,7 +29,7 @@ from mixad.tape.tracer import (
     stripped,
 )
 
-__all__ = ["ValuesRule", "apply_values_rule", "with_zeros"]
+__all__ = ["ValuesRule", "apply_values_rule", "followed", "with_zeros"]
 
 
 def with_zeros(gs: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -202,11 +202,11 @@ class ValuesNode:
 
     def _outside(self, level: Level) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Return the values and the arguments as transforms around a level see them."""
-        values = tuple(_followed(stripped(self.traced(k), level)) for k in range(len(self.cells)))
+        values = tuple(followed(stripped(self.traced(k), level)) for k in range(len(self.cells)))
         return values, tuple(stripped(a, level) for a in self.arguments)
 
 
-def _followed(value: Any) -> Any:
+def followed(value: Any) -> Any:
     """Return a value; what is no float has no derivative."""
     if not isinstance(value, Tracer) or value.cell.type.is_inexact:
         return value
