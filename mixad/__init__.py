@@ -14,6 +14,7 @@ kernels, `errors` what may be raised, `pytree` the containers that arguments may
 from mixad import errors, pytree, special
 from mixad.broadcast.function import BroadcastFunction, broadcast
 from mixad.broadcast.scalar_rule import ScalarRule, scalar_rule
+from mixad.constructs.associative import associative_scan, check_associative, reduce
 from mixad.constructs.branches import cond, switch
 from mixad.constructs.loops import fori_loop, map, scan, while_loop
 from mixad.namespace.module import namespace_of
@@ -35,7 +36,9 @@ __all__ = [
     "DualChunk",
     "ScalarRule",
     "__version__",
+    "associative_scan",
     "broadcast",
+    "check_associative",
     "check_grads",
     "checkpoint",
     "cond",
@@ -54,6 +57,7 @@ __all__ = [
     "map",
     "namespace_of",
     "pytree",
+    "reduce",
     "scalar_rule",
     "scan",
     "special",

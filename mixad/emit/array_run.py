@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import array_api_compat
 import numpy as np
@@ -15,7 +15,8 @@ from mixad.emit.arrays import Assign, Literal, Node, Procedure, Repeat, Scatter,
 from mixad.errors import BackendError
 from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.expression import Name, Number
-from mixad.scalar.interpret import apply
+from mixad.scalar.interpret import UPDATES, apply
+from mixad.scalar.ir import Update
 from mixad.scalar.types import ScalarType
 
 __all__ = ["in_memory", "run_procedure", "sum_by_halves"]
@@ -46,12 +47,12 @@ def run_procedure(
     procedure : Procedure
         What `mixad.emit.arrays.procedure_of` returned for a program without 16-bit types.
     kinds : sequence of (str, ScalarType)
-        Kind and type of each param, and of each accumulator, whose kind is ``"accumulator"``;
+        Kind and type of each param, and of each accumulator;
         arguments of 16 bits are computed in float32.
     arguments : sequence
         One per param: an array of ``xp`` that broadcasts to ``shape`` (lane), a scalar (uniform),
-        or an array that the program indexes.  One per accumulator: zeros of its shape, which may be
-        added to in place.
+        or an array that the program indexes.  One per accumulator: what it begins as, which may be
+        changed in place.
     shape : tuple of int
         The broadcast shape.
     xp : namespace
@@ -61,7 +62,7 @@ def run_procedure(
     -------
     tuple of arrays
         The outputs: new arrays of ``shape``, of the program's dtypes, those of 16 bits in float32
-        (`in_memory` rounds them), on the arguments' device; an accumulator is what was added up.
+        (`in_memory` rounds them), on the arguments' device; an accumulator is what it became.
 
     Raises
     ------
@@ -72,16 +73,16 @@ def run_procedure(
     """
     arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
     device = array_api_compat.device(arrays[0]) if arrays else None
-    run = _Run(xp, device, shape, {})
+    named = zip(procedure.params, kinds, strict=True)
+    updates = {name: kind for name, (kind, _) in named if kind in get_args(Update)}
+    run = _Run(xp, device, shape, {}, updates)
     with np.errstate(all="ignore"):
         for name, argument, (kind, type) in zip(procedure.params, arguments, kinds, strict=True):
             run.values[name] = run.argument(argument, kind, type)
         run.steps(procedure.steps)
-        named = zip(procedure.params, kinds, strict=True)
-        added = {name for name, (kind, _) in named if kind == "accumulator"}
         return tuple(
             run.values[result.name]
-            if isinstance(result, Name) and result.name in added
+            if isinstance(result, Name) and result.name in updates
             else run.output(result)
             for result in procedure.results
         )
@@ -89,12 +90,16 @@ def run_procedure(
 
 @dataclass(frozen=True)
 class _Run:
-    """One execution: ``values`` are arrays by name; they broadcast to ``shape``."""
+    """One execution: ``values`` are arrays by name; they broadcast to ``shape``.
+
+    Those among ``updates`` are accumulators instead.
+    """
 
     xp: Namespace
     device: Any
     shape: tuple[int, ...]
     values: dict[str, Array]
+    updates: Mapping[str, str]
 
     def steps(self, steps: Sequence[Step]) -> None:
         for step in steps:
@@ -122,7 +127,7 @@ class _Run:
 
     def argument(self, given: Any, kind: str, type: ScalarType) -> Array:
         """Return an argument in the type that it is computed in."""
-        if kind == "accumulator":
+        if kind in get_args(Update):
             return given
         value = self.constant(given, type) if kind == "uniform" else given
         return self.xp.astype(value, self.dtype(type.arithmetic)) if type.is_narrow else value
@@ -247,23 +252,37 @@ class _Run:
         value = xp.broadcast_to(self.value(step.value), self.shape)
         on = xp.reshape(mask, (-1,))
         flat, at, value = (xp.reshape(a, (-1,)) for a in (array, at, value))
-        self.values[step.array] = xp.reshape(self.added(flat, at[on], value[on]), array.shape)
+        changed = self.changed(flat, self.updates[step.array], at[on], value[on])
+        self.values[step.array] = xp.reshape(changed, array.shape)
 
-    def added(self, sums: Array, at: Array, values: Array) -> Array:
-        """Add values at positions, the same more than once too, as the library does that."""
-        if isinstance(sums, np.ndarray):
-            np.add.at(sums, at, values)
-            return sums
-        if hasattr(sums, "index_put_"):  # torch
-            return sums.index_put_((at,), values, accumulate=True)
-        if hasattr(sums, "at"):  # JAX
-            return sums.at[at].add(values)
+    def changed(self, array: Array, update: str, at: Array, values: Array) -> Array:
+        """Change elements at positions, the same more than once too, as the library does that."""
+        if isinstance(array, np.ndarray):
+            _change(np, array, update, at, values)
+            return array
+        if hasattr(array, "index_put_"):  # torch
+            if update in ("add", "write"):
+                return array.index_put_((at,), values, accumulate=update == "add")
+            return array.scatter_reduce_(0, at, values, f"a{update}")
+        if hasattr(array, "at"):  # JAX
+            return getattr(array.at[at], _JAX_UPDATES[update])(values)
         if hasattr(getattr(self.xp, "add", None), "at"):  # CuPy
-            self.xp.add.at(sums, at, values)
-            return sums
-        found = self.numpy(sums).copy()
-        np.add.at(found, self.numpy(at), self.numpy(values))
+            _change(self.xp, array, update, at, values)
+            return array
+        found = self.numpy(array).copy()
+        _change(np, found, update, self.numpy(at), self.numpy(values))
         return self.xp.asarray(found, device=self.device)
+
+
+_JAX_UPDATES = {"add": "add", "min": "min", "max": "max", "write": "set"}
+
+
+def _change(xp: Namespace, array: Array, update: str, at: Array, values: Array) -> None:
+    """Change elements of an array of NumPy's or CuPy's in place."""
+    if update == "write":
+        array[at] = values
+    else:
+        getattr(xp, UPDATES[update]).at(array, at, values)
 
 
 def _type(node: Node) -> ScalarType:

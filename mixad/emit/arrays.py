@@ -5,7 +5,7 @@ A program becomes a procedure (`procedure_of`), printed by `show`, run by `mixad
     procedure ::= name*  step*  name*           -- params, steps, results
     step      ::= Assign   name*  <- expression*                  -- all at once
                 | Repeat   step* (test)  mask  name (condition)  step* (turn)
-                | Scatter  name[expression, ...] += expression  where mask
+                | Scatter  name[expression, ...] changed by expression  where mask
 
 Both branches of an ``If`` run and their results are merged with ``where``, so that no value of the
 branch that is not taken gets out.  A ``While`` runs until its mask of active lanes is empty; lanes
@@ -81,7 +81,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Add to elements of an array, lane after lane, where the mask holds."""
+    """Change elements of an array, lane after lane, where the mask holds."""
 
     array: str
     mask: str
@@ -307,7 +307,8 @@ def _shown_step(step: Step) -> list[str]:
         case Assign():
             return [f"{', '.join(step.targets)} = {_listed(step.values)}"]
         case Scatter():
-            return [f"{step.array}[{_listed(step.indices)}] += {_shown(step.value)} if {step.mask}"]
+            element = f"{step.array}[{_listed(step.indices)}]"
+            return [f"update {element} by {_shown(step.value)} if {step.mask}"]
         case Repeat():
             narrow = f"{step.mask} = {step.mask} & {_shown(step.condition)}"
             end = [f"if not any({step.mask}):", "    break"]

@@ -23,6 +23,7 @@ from mixad.kernel.tiling import (
     tile_count,
     tile_runs,
 )
+from mixad.scalar.ir import Update
 from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
@@ -67,8 +68,9 @@ class Result:
         Of the output.
     part : PartLayout or None
         What is written of it, if that is not all.
-    is_accumulated : bool
-        Whether it is an accumulator: its memory begins as zeros, a copy for each slab.
+    update : str or None
+        Of an accumulator, how it is changed: its memory begins as what changes nothing, a copy for
+        each slab, unless it is written.
     """
 
     position: int
@@ -81,7 +83,12 @@ class Result:
     part: PartLayout | None = None
     is_summed_by_columns: bool = False
     columns: tuple[tuple[int, bool], ...] = ()
-    is_accumulated: bool = False
+    update: Update | None = None
+
+    @property
+    def is_accumulated(self) -> bool:
+        """Whether it is an accumulator: its axes are not those of the loops."""
+        return self.update is not None
 
     @property
     def first(self) -> int:
@@ -203,11 +210,16 @@ def _result(
         stored = tuple(launch.shape[a] for a in launch.order) if part is None else part.whole
         stored += (len(output.sources),) if output.beside else ()
         return Result(position, output.type, stored, None, stored, final, output.type, part)
+    if output.accumulated is not None and output.update == "write":
+        final = launch.results[index]
+        return Result(
+            position, output.type, final, None, final, final, output.type, update="write"
+        )
     if output.accumulated is not None:
         final, slabs = launch.results[index], -(-tile_count(launch) // slab_tiles(launch))
         copies = (max(1, slabs), *final)
         held = accumulator(output.type)
-        return Result(position, held, copies, (0,), final, final, output.type, is_accumulated=True)
+        return Result(position, held, copies, (0,), final, final, output.type, update=output.update)
     padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
     shape = tuple(padded[a] for a in launch.order)
     memory, summed, columns = _left(launch, index, output)

@@ -16,41 +16,74 @@ from dataclasses import replace
 
 from mixad.kernel.contents import Contents, contents_of, reads_of
 from mixad.kernel.cost import statement_cost
-from mixad.scalar.ir import Block, If, Program, Statement, Var, While, written_vars
+from mixad.scalar.ir import (
+    Accumulate,
+    Block,
+    If,
+    Load,
+    Program,
+    Statement,
+    Var,
+    While,
+    walk_statements,
+    written_vars,
+)
 
 __all__ = ["order_by_height"]
 
 
 def order_by_height(program: Program) -> Program:
     """Return a program with the statements of each block in the order of their heights."""
-    return replace(program, body=_ordered(program.body, contents_of(program)))
+    written = frozenset(a.var for a in program.accumulators if a.kind == "write")
+    return replace(program, body=_ordered(program.body, contents_of(program), written))
 
 
-def _ordered(block: Block, contents: Mapping[int, Contents]) -> Block:
+def _ordered(
+    block: Block, contents: Mapping[int, Contents], written: frozenset[Var]
+) -> Block:
     """Sort a block and the blocks inside it; equal heights stay in the order they were in."""
-    heights = _heights(block, contents)
+    heights = _heights(block, contents, written)
     order = sorted(range(len(heights)), key=lambda i: -heights[i])
-    return Block(tuple(_inside(block.statements[i], contents) for i in order), block.results)
+    inside = (_inside(block.statements[i], contents, written) for i in order)
+    return Block(tuple(inside), block.results)
 
 
-def _heights(block: Block, contents: Mapping[int, Contents]) -> list[int]:
-    """Return for each statement the cost of the dearest chain that starts with it."""
+def _heights(
+    block: Block, contents: Mapping[int, Contents], written: frozenset[Var]
+) -> list[int]:
+    """Return for each statement the cost of the dearest chain that starts with it.
+
+    What reads or writes an array that is ``written`` waits for all that did before.
+    """
     after: defaultdict[Var, int] = defaultdict(int)
     heights = []
     for s in reversed(block.statements):
         cost = statement_cost(s, lambda b: contents[id(b)].cost)
-        height = cost + max((after[v] for v in written_vars(s)), default=0)
-        for var in reads_of(s, contents):
+        changed = _accessed(s, written) if written else ()
+        height = cost + max((after[v] for v in (*written_vars(s), *changed)), default=0)
+        for var in (*reads_of(s, contents), *changed):
             after[var] = max(after[var], height)
         heights.append(height)
     return heights[::-1]
 
 
-def _inside(s: Statement, contents: Mapping[int, Contents]) -> Statement:
+def _accessed(s: Statement, arrays: frozenset[Var]) -> set[Var]:
+    """Return which of some arrays a statement reads or changes, its blocks included."""
+    inside = walk_statements(Block((s,), ()))
+    return {t.array for t in inside if isinstance(t, Load | Accumulate) and t.array in arrays}
+
+
+def _inside(
+    s: Statement, contents: Mapping[int, Contents], written: frozenset[Var]
+) -> Statement:
     """Sort the blocks inside a statement."""
+
+    def ordered(block: Block) -> Block:
+        return _ordered(block, contents, written)
+
     match s:
         case If():
-            return replace(s, then=_ordered(s.then, contents), orelse=_ordered(s.orelse, contents))
+            return replace(s, then=ordered(s.then), orelse=ordered(s.orelse))
         case While():
-            return replace(s, cond=_ordered(s.cond, contents), body=_ordered(s.body, contents))
+            return replace(s, cond=ordered(s.cond), body=ordered(s.body))
     return s

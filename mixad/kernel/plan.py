@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 from mixad.kernel.folding import FOLDED, copy_step, fold_of, left_of
 from mixad.kernel.nest import Nest, Written, left_by_tiles, loop_order, nest_over, other_orders
@@ -31,7 +32,7 @@ from mixad.kernel.tiling import (
     tile_rows,
 )
 from mixad.scalar.build import as_array
-from mixad.scalar.ir import Accumulate, Param, Program, walk_statements
+from mixad.scalar.ir import Accumulate, Param, Program, Update, walk_statements
 from mixad.scalar.types import ScalarType
 
 __all__ = ["DEFAULT_CACHE_BYTES", "Layout", "broadcast_strides", "plan", "summed_axes"]
@@ -110,7 +111,7 @@ def _slabs(
     found = MAX_SLABS
     for r in requests:
         added = passes[r.pass_index].accumulator(r.result)
-        if added is not None and r.shape is not None:
+        if added is not None and added.kind != "write" and r.shape is not None:
             statements = walk_statements(passes[r.pass_index].body)
             sums = sum(isinstance(s, Accumulate) and s.array == added.var for s in statements)
             found = min(found, slab_limit(math.prod(shape) * sums, math.prod(r.shape)))
@@ -227,7 +228,7 @@ def _spec(
             r.part is not None,
             fold.segments[k] if fold else (),
             r.beside,
-            _rank(passes[r.pass_index].accumulator(r.result)),
+            *_accumulated(passes[r.pass_index].accumulator(r.result)),
         )
         for k, (r, summed) in enumerate(zip(requests, loops.summed, strict=True))
     )
@@ -246,8 +247,11 @@ def _spec(
     )
 
 
-def _rank(accumulator: Param | None) -> int | None:
-    return None if accumulator is None else as_array(accumulator).rank
+def _accumulated(accumulator: Param | None) -> tuple[int | None, Update]:
+    """Return how many axes an accumulator has, and how it is changed."""
+    if accumulator is None:
+        return None, "add"
+    return as_array(accumulator).rank, cast("Update", accumulator.kind)
 
 
 def _operand(layout: Layout | None, param: int, loops: Nest | Fold) -> Operand | Indexed | None:

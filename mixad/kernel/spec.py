@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from mixad.scalar.ir import Program
+from mixad.scalar.ir import Program, Update
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Part",
@@ -106,6 +106,8 @@ class Output:
         Sources of what is stored beside it, along a last axis of its array.
     accumulated : int or None
         Axes of the array, if it is an accumulator; else None.
+    update : str
+        How an accumulator's elements are changed.
     """
 
     type: ScalarType
@@ -115,6 +117,7 @@ class Output:
     segments: tuple[bool, ...] = ()
     beside: tuple[tuple[int, int], ...] = ()
     accumulated: int | None = None
+    update: Update = "add"
 
     @property
     def sources(self) -> tuple[tuple[int, int], ...]:
@@ -160,8 +163,11 @@ class KernelSpec:
 
     @property
     def accumulates(self) -> bool:
-        """Whether an output is an accumulator: tiles run in slabs (`mixad.kernel.tiling`)."""
-        return any(o.accumulated is not None for o in self.outputs)
+        """Whether an output is an accumulator that is not written: tiles run in slabs.
+
+        See `mixad.kernel.tiling`.
+        """
+        return any(o.accumulated is not None and o.update != "write" for o in self.outputs)
 
     @property
     def moving(self) -> tuple[int, ...]:

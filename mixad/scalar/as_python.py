@@ -45,6 +45,9 @@ _SPELLINGS: Mapping[str, str] = MappingProxyType({
 """Ops that Python's operators spell on NumPy scalars; the others go through `apply`."""
 
 
+_UPDATES = {"add": "np.add", "min": "np.minimum", "max": "np.maximum", "write": "lambda old, new: new"}
+
+
 def as_python_source(program: Program, arguments: Sequence[Any] | None = None) -> str:
     """Return a program as Python source that can be pasted and run.
 
@@ -74,6 +77,7 @@ def as_python_source(program: Program, arguments: Sequence[Any] | None = None) -
     """
     params = ", ".join(f"v{p.var.id}" for p in (*program.params, *program.accumulators))
     lines = [f"{_PRELUDE}\ndef program({params}):"]
+    lines += _indented(f"update{a.var.id} = {_UPDATES[a.kind]}" for a in program.accumulators)
     lines += _indented(_block(program.body))
     lines += _indented([f"return ({_listed(program.outputs)},)"])
     if arguments is not None:
@@ -132,7 +136,8 @@ def _statement(s: Statement) -> list[str]:
         case Load():
             return [f"v{s.out.id} = v{s.array.id}[{_listed(s.indices)}]"]
         case Accumulate():
-            return [f"v{s.array.id}[{_listed(s.indices)}] += {_shown(s.value)}"]
+            element = f"v{s.array.id}[{_listed(s.indices)}]"
+            return [f"{element} = update{s.array.id}({element}, {_shown(s.value)})"]
 
 
 def _loop(s: While) -> list[str]:

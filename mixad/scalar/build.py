@@ -26,6 +26,7 @@ from mixad.scalar.ir import (
     Param,
     Program,  # fmt: skip
     Statement,
+    Update,
     Var,
     While,
 )
@@ -98,9 +99,9 @@ class Builder:
         self._params += copies
         return {p.var: copy.var for p, copy in zip(params, copies, strict=True)}
 
-    def accumulator(self, name: str, array: ArrayType) -> Var:
-        """Add an array of zeros that `accumulate` adds to, and return its variable."""
-        self._accumulators.append(Param(name, self.fresh(array.element), "array", array))
+    def accumulator(self, name: str, array: ArrayType, update: Update = "add") -> Var:
+        """Add an array that `accumulate` changes, and return its variable."""
+        self._accumulators.append(Param(name, self.fresh(array.element), update, array))
         return self._accumulators[-1].var
 
     def copy_accumulators(self, accumulators: Sequence[Param]) -> dict[Var, Var]:
@@ -244,18 +245,26 @@ class Builder:
         self._append(While(outs, tuple(carries), tuple(inits), cond, body, line, names, implicit))
         return outs
 
-    def load(self, array: Var, *indices: Atom) -> Atom:
-        """Read an element of an array parameter, unless it has been read: arrays do not change."""
+    def load(self, array: Var, *indices: Atom, is_inside: bool = False) -> Atom:
+        """Read an element of an array.
+
+        One of an array parameter that has been read is known: these do not change.
+        """
         number = self.number(("load", array, *indices))
-        found = self.known(number)
+        found = None if self._is_changed(array) else self.known(number)
         if found is None:
             found = self._known[-1][number] = self.fresh(array.type)
-            self._append(Load(found, array, indices, self.line))
+            self._append(Load(found, array, indices, self.line, is_inside))
         return found
 
-    def accumulate(self, array: Var, *indices: Atom, value: Atom) -> None:
-        """Add ``value`` to an element of an accumulator."""
-        self._append(Accumulate(array, indices, value, self.line))
+    def accumulate(
+        self, array: Var, *indices: Atom, value: Atom, is_inside: bool = False
+    ) -> None:
+        """Change an element of an accumulator by ``value``: see `Update`."""
+        self._append(Accumulate(array, indices, value, self.line, is_inside))
+
+    def _is_changed(self, array: Var) -> bool:
+        return any(a.var == array for a in self._accumulators)
 
     def block(self, build: Callable[[], Sequence[Atom]]) -> Block:
         """Build a nested block: what it computes is known only inside it."""
@@ -346,10 +355,12 @@ class _Copier:
                 self._name(s.outs, self._while(s))
             case Load():
                 array = _as_var(self._value(s.array))
-                self.names[s.out] = self.to.load(array, *self._values(s.indices))
+                indices = self._values(s.indices)
+                self.names[s.out] = self.to.load(array, *indices, is_inside=s.is_inside)
             case Accumulate():
                 array, value = _as_var(self._value(s.array)), self._value(s.value)
-                self.to.accumulate(array, *self._values(s.indices), value=value)
+                indices = self._values(s.indices)
+                self.to.accumulate(array, *indices, value=value, is_inside=s.is_inside)
 
     def _equation(self, s: Equation, args: tuple[Atom, ...]) -> Atom:
         return self.equation(s, args) if self.equation else self.to.op(s.op, *args, type=s.out.type)

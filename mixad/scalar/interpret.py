@@ -37,7 +37,7 @@ from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import F64, ScalarType
 from mixad.scalar.widen import widened
 
-__all__ = ["EXACT", "FUNCTIONS", "OutsideError", "TurnLimitError", "Watch", "apply",
+__all__ = ["EXACT", "FUNCTIONS", "UPDATES", "OutsideError", "TurnLimitError", "Watch", "apply",
            "definition", "interpret", "interpreter", "is_exact"]  # fmt: skip
 
 Scalar: TypeAlias = Any
@@ -123,7 +123,8 @@ def interpreter(
 ) -> Callable[[Sequence[Any]], tuple[Scalar, ...]]:
     """Return `interpret` for one program: a function of the arguments, for many elements."""
     wide = widened(program)
-    translation = _Translation(max_turns, watch)
+    updates = {a.var: update_of(a) for a in wide.accumulators}
+    translation = _Translation(max_turns, watch, updates)
     run = translation.block(wide.body)
     olds = (*program.params, *program.accumulators)
     news = (*wide.params, *wide.accumulators)
@@ -159,6 +160,17 @@ def definition(name: str, type: ScalarType) -> Callable[..., Scalar]:
     return lambda *args: result(function(*map(np.float64, args)))
 
 
+def update_of(accumulator: Param) -> Callable[[Scalar, Scalar], Scalar]:
+    """Return what an element of an accumulator becomes, given it and what it is changed by."""
+    if accumulator.kind == "write":
+        return lambda _, value: value
+    return definition(UPDATES[accumulator.kind], accumulator.var.type)
+
+
+UPDATES = MappingProxyType({"add": "add", "min": "minimum", "max": "maximum"})
+"""The ops that change the elements of accumulators, by the kinds of these."""
+
+
 def is_exact(name: str) -> bool:
     """Whether an op has one right result, bit for bit, on every machine."""
     return BY_NAME[name].lowering == "instruction" or name in EXACT
@@ -174,9 +186,15 @@ _Step: TypeAlias = Callable[[_Values], Any]
 class _Translation:
     """Translates a program into steps, once for all elements."""
 
-    def __init__(self, max_turns: int | None, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        max_turns: int | None,
+        watch: Watch | None,
+        updates: Mapping[Var, Callable[[Scalar, Scalar], Scalar]],
+    ) -> None:
         self.max_turns = max_turns
         self.watch = watch
+        self.updates = updates
         self.constants: _Values = {}
 
     def key(self, atom: Atom) -> int:
@@ -268,11 +286,11 @@ class _Translation:
         return run
 
     def accumulation(self, s: Accumulate) -> _Step:
-        position, value, add = self.position(s), self.key(s.value), definition("add", s.array.type)
+        position, value, update = self.position(s), self.key(s.value), self.updates[s.array]
 
         def run(values: _Values) -> None:
             array, at = values[s.array.id], position(values)
-            array[at] = add(array[at], values[value])
+            array[at] = update(array[at], values[value])
 
         return run
 

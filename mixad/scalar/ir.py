@@ -9,15 +9,16 @@
                 | If          var*  <- atom ? block : block
                 | While       var*  <- carries var* from atom*; while block(carries) do block
                 | Load        var   <- param[atom, ...]
-                | Accumulate  accumulator[atom, ...] += atom
+                | Accumulate  accumulator[atom, ...] changed by atom
     atom      ::= Var  |  Const
-    accumulator ::= name  var                    -- an array of zeros that statements add to
+    accumulator ::= name  var                    -- an array that statements change
     type      ::= ScalarType  |  ArrayType       -- ArrayType for "array" params and accumulators
 
 A *lane* param varies from element to element, a *uniform* one is a scalar of the call, an *array*
-one is indexed by the program itself.  An *accumulator* is an array that begins as zeros, gets what
-all elements of the broadcast add to it, and is an output where its variable is a result of the
-program.  A variable is assigned once in the whole program and may be
+one is indexed by the program itself.  An *accumulator* is an array that all elements of the
+broadcast change, and an output where its variable is a result of the program.  One that is added to
+begins as zeros, one of minima as the largest number; what is written must be every element, each
+by one element of the broadcast only, which may read what it wrote.  A variable is assigned once in the whole program and may be
 read in its block, after its statement, and in blocks nested there.  ``If`` has no variables of its
 own blocks visible outside: both blocks end in results, which become its ``outs``.  ``While`` tests
 ``cond`` (a block over the carries with one boolean result) before every turn, and its ``outs`` are
@@ -42,10 +43,14 @@ from mixad.errors import SourceLocation
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Accumulate", "ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line",
-           "Load", "Param", "Program", "Statement", "Var", "While", "nested_blocks", "read_atoms",
+           "Load", "Param", "Program", "Statement", "Update", "Var", "While", "nested_blocks", "read_atoms",
            "source_lines", "walk_statements", "written_vars"]  # fmt: skip
 
 Kind = Literal["lane", "uniform", "array"]
+
+Update = Literal["add", "min", "max", "write"]
+"""What a program does with an element of an accumulator: add to it, take the smaller or larger of
+both, or write over it."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,7 @@ class Param:
 
     name: str
     var: Var
-    kind: Kind = "lane"
+    kind: Kind | Update = "lane"
     array: ArrayType | None = None
 
 
@@ -199,22 +204,28 @@ class While:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``out <- array[indices]``; ``array`` is the variable of an array param."""
+    """``out <- array[indices]``; ``array`` is the variable of an array param.
+
+    Or of an accumulator that is written: then what was written before is read.  Of an access that
+    ``is_inside`` the indices are known to be those of elements: from 0 on, and below the extents.
+    """
 
     out: Var
     array: Var
     indices: tuple[Atom, ...]
     line: Line | None = field(default=None, compare=False)
+    is_inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """``array[indices] += value``, in pullbacks only; ``array`` is an accumulator's variable."""
+    """``array[indices] += value``, or what else the accumulator ``array`` is for (`Update`)."""
 
     array: Var
     indices: tuple[Atom, ...]
     value: Atom
     line: Line | None = field(default=None, compare=False)
+    is_inside: bool = False
 
 
 Statement: TypeAlias = Equation | If | While | Load | Accumulate
@@ -236,7 +247,8 @@ class Program:
     body : Block
         Statements and outputs.
     accumulators : tuple of Param
-        Arrays that it adds to; those among the outputs are results.
+        Arrays that it changes, each in one way, which is its kind; those among the outputs are
+        results.
     """
 
     name: str
@@ -293,7 +305,7 @@ class Program:
         params = ", ".join(
             f"{p.var} {p.name}: {p.array or p.var.type} {p.kind}" for p in self.params
         )
-        added = [f"  {a.var} {a.name}: {a.array} accumulator" for a in self.accumulators]
+        added = [f"  {a.var} {a.name}: {a.array} {a.kind}" for a in self.accumulators]
         return "\n".join([f"program {self.name}({params})", *added, *_shown(self.body, "return")])
 
 
@@ -378,12 +390,12 @@ def _canonical_text(program: Program) -> str:
             case While():
                 head += f"[{names_of(s.carries)}]" + "i" * s.implicit
             case Load() | Accumulate():
-                head += f"@{name(s.array)}"
+                head += f"@{name(s.array)}" + "!" * s.is_inside
         blocks = "".join(map(block, nested_blocks(s)))
         return f"{head}{blocks}->{names_of(written_vars(s))}"
 
     params = ",".join(f"{name(p.var)}/{p.kind}/{p.array}" for p in program.params)
-    added = "".join(f"+{name(a.var)}/{a.array}" for a in program.accumulators)
+    added = "".join(f"+{name(a.var)}/{a.kind}/{a.array}" for a in program.accumulators)
     return params + added + block(program.body)
 
 
@@ -417,7 +429,7 @@ def _shown_statement(s: Statement) -> list[str]:
         case Load():
             return [f"{s.out}:{s.out.type} = load {s.array}[{_listed(s.indices)}]"]
         case Accumulate():
-            return [f"{s.array}[{_listed(s.indices)}] += {s.value}"]
+            return [f"update {s.array}[{_listed(s.indices)}] by {s.value}"]
 
 
 def _listed(atoms: tuple[Atom, ...]) -> str:

@@ -89,12 +89,13 @@ def verify(program: Program) -> Program:
     if len({v.id for v in names}) != len(names):
         raise VerificationError("two params share a variable")
     for param in (*program.params, *program.accumulators):
-        if (param.kind == "array") != (param.array is not None):
+        if (param.kind in ("lane", "uniform")) != (param.array is None):
             raise VerificationError(
                 f"param {param.name} of kind {param.kind} has array type {param.array}"
             )
-    arrays = {p.var: p.array.rank for p in program.params if p.array is not None}
     added = {a.var: a.array.rank for a in program.accumulators if a.array is not None}
+    arrays = {p.var: p.array.rank for p in program.params if p.array is not None}
+    arrays |= {a.var: added[a.var] for a in program.accumulators if a.kind == "write"}
     scalars = {p.var for p in program.params if p.array is None}
     _Checker(arrays, added, {v.id for v in names}).program(program.body, scalars)
     return program
@@ -166,7 +167,7 @@ class _Checker:
         is_load = isinstance(s, Load)
         rank = (self.arrays if is_load else self.accumulators).get(s.array)
         if rank is None:
-            what = "indexed but is no array param" if is_load else "added to but is no accumulator"
+            what = "indexed but is no array param" if is_load else "changed but is no accumulator"
             raise VerificationError(f"{s.array} is {what}")
         if len(s.indices) != rank or not all(i.type.is_integer for i in s.indices):
             raise VerificationError(f"{s.array} takes {rank} integer indices")

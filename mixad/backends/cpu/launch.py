@@ -20,7 +20,7 @@ from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Packing, Result, pack_double
 from mixad.kernel.boxes import Box, without
 from mixad.kernel.spec import Launch
-from mixad.kernel.tiling import GANG, padded_columns
+from mixad.kernel.tiling import GANG, neutral, padded_columns
 from mixad.scalar.narrow import to_memory
 from mixad.scalar.types import F32, F64, ScalarType
 
@@ -325,8 +325,8 @@ def _wrapped(kernel: CpuKernel, results: Sequence[_Array], like: Any) -> tuple[A
 def _output(kernel: CpuKernel, binding: Binding, result: Result) -> _Output:
     """Return how one output is allocated and finished."""
     dtype, aligned = result.held.dtype, kernel.spec.streaming
-    if result.is_accumulated:
-        make: Callable[[], _Array] = partial(_empty_sums, result.memory, dtype)
+    if result.is_accumulated and result.summed is not None:
+        make: Callable[[], _Array] = partial(_begun, result)
     elif not binding.tiles:
         make = partial(np.zeros, result.memory, dtype)
     elif binding.axes is None and result.is_left_whole:
@@ -384,11 +384,15 @@ def _outside(array: int, launch: Launch) -> str:
     return f"{passes[0].name}: {name!r} of shape {shape} is indexed outside its extents"
 
 
-def _empty_sums(shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Array:
-    """Return zeros, with an element behind an array that has none: lanes without a place of their
-    own add zero to the first."""
-    count = math.prod(shape)
-    return np.zeros(max(1, count), dtype)[:count].reshape(shape)
+def _begun(result: Result) -> _Array:
+    """Return what an accumulator begins as, with an element behind an array that has none: lanes
+    without a place of their own change the first by what changes nothing."""
+    count, dtype = math.prod(result.memory), result.held.dtype
+    if result.update == "add":  # pages that nothing is added to are not touched
+        memory = np.zeros(max(1, count), dtype)
+    else:
+        memory = np.full(max(1, count), neutral(result.update or "add", result.held), dtype)
+    return memory[:count].reshape(result.memory)
 
 
 def _allocator(shape: tuple[int, ...], dtype: np.dtype[Any], aligned: bool) -> Callable[[], _Array]:
@@ -426,9 +430,10 @@ def finish(
     The axes are the permutation from the order of the loops to the caller's.
     """
     if result.summed is not None:
+        combine = _COMBINE[result.update or "add"]
         for axis in result.summed:
             if memory.shape[axis] > 1:
-                memory = tree_sum(memory, axis)
+                memory = tree_sum(memory, axis, combine)
         memory = _summed_columns(result, memory)
         sums = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
         # An array that is handed out does not keep the copies of all slabs.
@@ -460,7 +465,12 @@ def _rounded(sums: np.ndarray[Any, Any], type: ScalarType) -> np.ndarray[Any, An
         return sums.astype(type.dtype)
 
 
-def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
+_COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum}
+
+
+def tree_sum(
+    values: np.ndarray[Any, Any], axis: int, combine: np.ufunc = np.add
+) -> np.ndarray[Any, Any]:
     """Sum along an axis by a binary tree that depends on nothing but the extent.
 
     The axis is kept with extent 1.  ``values`` may be overwritten.  These are few partial sums, in
@@ -472,6 +482,6 @@ def tree_sum(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
     with np.errstate(all="ignore"):
         while count > 1:
             half = count // 2
-            values[:half] += values[count - half : count]
+            combine(values[:half], values[count - half : count], out=values[:half])
             count -= half
     return np.moveaxis(values[:1], 0, axis)

@@ -12,8 +12,8 @@ from mixad.backends.arrays import NUMPY, library_of
 from mixad.emit.array_run import in_memory, run_procedure, sum_by_halves
 from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
-from mixad.scalar.ir import source_lines
-from mixad.scalar.types import ScalarType
+from mixad.kernel.tiling import neutral
+from mixad.scalar.ir import Param, source_lines
 from mixad.scalar.widen import widened
 
 __all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel"]
@@ -72,12 +72,17 @@ class ReferenceBackend:
         xp, results = library.xp, []
         for at, procedure in enumerate(executable.procedures):
             sums = _accumulators(launch, at)
-            zeros = [
-                xp.zeros(shape, dtype=library.dtype_of(type.arithmetic), device=place)
-                for type, shape in sums
+            begun = [
+                xp.full(
+                    shape,
+                    neutral(added.kind, added.var.type),
+                    dtype=library.dtype_of(added.var.type.arithmetic),
+                    device=place,
+                )
+                for added, shape in sums
             ]
-            own = (*kinds, *(("accumulator", type) for type, _ in sums))
-            results.append(run_procedure(procedure, own, [*arguments, *zeros], launch.shape, xp))
+            own = (*kinds, *((added.kind, added.var.type) for added, _ in sums))
+            results.append(run_procedure(procedure, own, [*arguments, *begun], launch.shape, xp))
         outputs = []
         for o, shape in zip(spec.outputs, launch.results, strict=True):
             found = results[o.source[0]][o.source[1]]
@@ -86,12 +91,12 @@ class ReferenceBackend:
         return tuple(outputs)
 
 
-def _accumulators(launch: Launch, number: int) -> list[tuple[ScalarType, tuple[int, ...]]]:
-    """Return type and shape of each accumulator of a pass; without dead code all are outputs."""
+def _accumulators(launch: Launch, number: int) -> list[tuple[Param, tuple[int, ...]]]:
+    """Return each accumulator of a pass and its shape; without dead code all are outputs."""
     program, spec = launch.spec.passes[number], launch.spec
     shapes = {
         program.outputs[o.source[1]]: shape
         for o, shape in zip(spec.outputs, launch.results, strict=True)
         if o.source[0] == number
     }
-    return [(a.var.type, shapes[a.var]) for a in program.accumulators]
+    return [(a, shapes[a.var]) for a in program.accumulators]

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mixad.emit.llvm.gather import Array, add_to_array, gathered
+from mixad.emit.llvm.gather import (
+    Array,
+    Element,
+    checked_element,
+    gathered,
+    known_element,
+    update_array,
+)
 from mixad.emit.llvm.instructions import emit_op
 from mixad.emit.llvm.stretches import scheduling_boundaries
 from mixad.emit.llvm.text import Dialect, Text, Value
@@ -30,7 +37,7 @@ from mixad.scalar.ir import (
     While,
 )
 from mixad.scalar.ops import BY_NAME
-from mixad.scalar.types import BOOL
+from mixad.scalar.types import BOOL, I64
 
 __all__ = ["Body"]
 
@@ -76,9 +83,10 @@ class Body:
         self.stop = stop
         self.values: dict[Var, Value] = {}
         self.arrays: dict[Var, Array] = {}
-        self.accumulators: dict[Var, Array] = {}
         self.elements = Value("true", BOOL, False)
-        """The lanes that have an element, where the program accumulates."""
+        """The lanes that have an element, where the program changes arrays."""
+        self.moved: dict[Atom, tuple[Value, Value]] = {}
+        """Indices that are sums of one that differs from lane to lane and one that does not."""
         self.mask: Value | None = None
         self.line: Line | None = None
 
@@ -105,6 +113,7 @@ class Body:
         match s:
             case Equation():
                 self.values[s.out] = self.equation(s)
+                self.note_sum(s)
             case If():
                 cond = self.value(s.cond)
                 outs = self.masked_if(s, cond) if cond.lanes else self.branching_if(s, cond)
@@ -113,8 +122,8 @@ class Body:
                 outs = self.masked_loop(s) if self.leaves_apart(s) else self.uniform_loop(s)
                 self.values.update(zip(s.outs, outs, strict=True))
             case Load():
-                indices = [self.value(i) for i in s.indices]
-                value = gathered(self.text, self.arrays[s.array], indices, self.mask)
+                at = self.element(s)
+                value = gathered(self.text, self.arrays[s.array], at)
                 if value.type.is_narrow:
                     value = emit_op(self.text, self.dialect, "convert", (value,), s.out.type)
                 self.values[s.out] = value
@@ -122,12 +131,26 @@ class Body:
                 self.accumulate(s)
 
     def accumulate(self, s: Accumulate) -> None:
-        """Emit an addition to an array, in the type that sums are taken in."""
-        array, value = self.accumulators[s.array], self.value(s.value)
+        """Emit a change of an array, in the type of its elements or of their sums."""
+        array, value = self.arrays[s.array], self.value(s.value)
         if value.type != array.type:
             value = emit_op(self.text, self.dialect, "convert", (value,), array.type)
-        mask = self.text.both(self.mask, self.elements)
-        add_to_array(self.text, array, list(map(self.value, s.indices)), value, mask)
+        update_array(self.text, array, self.element(s), value, self.elements)
+
+    def element(self, s: Load | Accumulate) -> Element:
+        """Emit where the element of an access is."""
+        array = self.arrays[s.array]
+        if s.is_inside:
+            split = [self.moved.get(i) or (self.value(i), None) for i in s.indices]
+            return known_element(self.text, array, split, self.mask)
+        return checked_element(self.text, array, list(map(self.value, s.indices)), self.mask)
+
+    def note_sum(self, s: Equation) -> None:
+        """Note an index that is a sum, so that what moves along lanes is computed once for all."""
+        if s.op == "add" and s.out.type == I64:
+            wide, same = sorted(map(self.value, s.args), key=lambda v: not v.lanes)
+            if wide.lanes and not same.lanes:
+                self.moved[s.out] = wide, same
 
     def leaves_apart(self, s: While) -> bool:
         """Whether lanes can leave a loop at different turns."""

@@ -1,4 +1,4 @@
-"""Elements of arrays at indices that the program computes: read, or added to.
+"""Elements of arrays at indices that the program computes: read, or changed.
 
 Negative indices count from the end, as Python's do.  An index outside is noted in a word of the
 call, for the host to raise an IndexError, and reads an element inside instead.  It also asks the
@@ -6,21 +6,25 @@ kernel to stop: a loop that looks for something in the array would otherwise nev
 
 Lanes add one after another, for several may have the same index; where all have one, they are added
 up before.  A lane that is switched off, or is outside, adds zero to the first element, which
-changes no sum: sums begin as +0.0 and are never -0.0.
+changes no sum: sums begin as +0.0 and are never -0.0.  So it is with minima and maxima.  What is
+written goes to an element of the lane's own, or, of a lane that is switched off, to a spare one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
+from typing import NamedTuple
 
-from mixad.emit.llvm.combine import lane_of, lane_sum
+from mixad.emit.llvm.combine import lane_of, lane_sum, plus
 from mixad.emit.llvm.operands import from_memory
 from mixad.emit.llvm.text import GANG, Text, Value, llvm_type, memory_type
-from mixad.scalar.ir import Const
+from mixad.kernel.tiling import neutral
+from mixad.scalar.ir import Const, Update
 from mixad.scalar.types import BOOL, I64, ScalarType
 
-__all__ = ["Array", "add_to_array", "gathered"]
+__all__ = ["Array", "Element", "checked_element", "gathered", "known_element", "update_array"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,11 @@ class Array:
     extents, strides : list of str
         Along each axis, elements and bytes.
     type : ScalarType
-        Type of the elements, of an accumulator that of its sums.
+        Type of the elements, of an accumulator that is not written that of its sums.
+    update : str
+        How an accumulator is changed.
+    spare : str
+        Pointer to an element that nobody reads, of one that is written.
     """
 
     number: int
@@ -47,48 +55,152 @@ class Array:
     outside: str
     stop: str
     type: ScalarType
+    update: Update = "add"
+    spare: str = ""
 
 
-def gathered(text: Text, array: Array, indices: Sequence[Value], mask: Value | None) -> Value:
-    """Emit a read of one element for each lane, or of one for the gang if the indices are uniform.
+class Element(NamedTuple):
+    """Where each lane has the element of an access.
 
-    Lanes that a mask switches off read nothing.
+    Attributes
+    ----------
+    pointer : str
+        To an element, or, if lanes are apart, to where they are counted from.
+    offset : Value or None
+        Bytes from there for each lane; None if all lanes have one element.
+    mask : Value or None
+        The lanes that may change it; None is every lane.
+    """
+
+    pointer: str
+    offset: Value | None
+    mask: Value | None
+
+
+def checked_element(
+    text: Text, array: Array, indices: Sequence[Value], mask: Value | None
+) -> Element:
+    """Emit where an element is whose indices may be outside, which is noted.
+
+    Lanes that are outside, or switched off by the mask, have the first element.
     """
     offset, inside = _located(text, array, indices, mask)
     # The first element is there to be read even in an array that has none (`Binding.filled`).
     offset = text.select(inside, offset, text.const(Const(0, I64)))
-    if not any(i.lanes for i in indices):
-        pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {offset.text}")
-        loaded = text.let(f"load {memory_type(array.type, False)}, ptr {pointer}, align 1")
+    mask = text.both(mask, inside)
+    if offset.lanes:
+        return Element(array.start, offset, mask)
+    return Element(_moved(text, array.start, offset.text), None, mask)
+
+
+def known_element(
+    text: Text, array: Array, indices: Sequence[tuple[Value, Value | None]], mask: Value | None
+) -> Element:
+    """Emit where an element is whose indices are known to be inside, in all lanes.
+
+    Each index may be the sum of one that differs from lane to lane and one that does not: what
+    differs is apart, since it is as a rule the same in every turn of a loop.
+    """
+    pointer, apart = array.start, list[Value]()
+    for (index, same), stride in zip(indices, array.strides, strict=True):
+        step = Value(stride, I64, False)
+        for part in (index, same):
+            if part is None:
+                continue
+            moved = _arithmetic(text, "mul", _widened(text, part), step)
+            if moved.lanes:
+                apart.append(moved)
+            else:
+                pointer = _moved(text, pointer, moved.text)
+    if not apart:
+        return Element(pointer, None, mask)
+    return Element(pointer, reduce(partial(_arithmetic, text, "add"), apart), mask)
+
+
+def gathered(text: Text, array: Array, at: Element) -> Value:
+    """Emit a read of one element for each lane, or of one for the gang if all have the same."""
+    if at.offset is None:
+        loaded = text.let(f"load {memory_type(array.type, False)}, ptr {at.pointer}, align 1")
         return from_memory(text, loaded, array.type, lanes=False)
-    return from_memory(text, _gang(text, array, offset), array.type, lanes=True)
+    return from_memory(text, _gang(text, array, at.pointer, at.offset), array.type, lanes=True)
 
 
-def add_to_array(
-    text: Text, array: Array, indices: Sequence[Value], value: Value, mask: Value
+def update_array(
+    text: Text, array: Array, at: Element, value: Value, elements: Value
 ) -> None:
-    """Emit the addition of a value, of the array's type, for each lane that a mask has."""
-    offset, inside = _located(text, array, indices, mask)
-    is_on = text.both(mask, inside)
-    zero = Value("zeroinitializer", array.type, True)
-    value = text.select(is_on, text.splat(value), zero)
-    offset = text.select(is_on if offset.lanes else inside, offset, text.const(Const(0, I64)))
-    if not offset.lanes:  # one element gets all: the lanes are added up by halves
-        pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {offset.text}")
-        _add_lane(text, array, pointer, lane_sum(text, value))
+    """Emit the change of an element by a value, of the array's type, for each lane that has one."""
+    mask = text.both(at.mask, elements)
+    if array.update == "write":
+        _write(text, array, at, value, mask)
         return
+    start = text.const(Const(neutral(array.update, array.type), array.type))
+    value = text.select(mask, text.splat(value), text.splat(start))
+    if at.offset is None and array.update == "add":  # the lanes are added up by halves
+        _update_lane(text, array, at.pointer, lane_sum(text, value))
+        return
+    offset = at.offset and text.select(mask, at.offset, text.const(Const(0, I64)))
+    base = at.pointer if offset is None else array.start
     for lane in range(GANG):
-        at = text.let(f"extractelement {offset}, i64 {lane}")
-        pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {at}")
-        _add_lane(text, array, pointer, lane_of(text, value, lane))
+        pointer = _lane_pointer(text, base, offset, lane)
+        _update_lane(text, array, pointer, lane_of(text, value, lane))
 
 
-def _add_lane(text: Text, array: Array, pointer: str, value: Value) -> None:
+def _update_lane(text: Text, array: Array, pointer: str, value: Value) -> None:
     element, align = llvm_type(array.type, False), array.type.itemsize
-    old = text.let(f"load {element}, ptr {pointer}, align {align}")
-    plus = "fadd" if array.type.is_float else "add"
-    new = text.let(f"{plus} {element} {old}, {value.text}")
-    text.add(f"store {element} {new}, ptr {pointer}, align {align}")
+    old = Value(text.let(f"load {element}, ptr {pointer}, align {align}"), array.type, False)
+    new = plus(text, old, value) if array.update == "add" else _extreme(text, array, old, value)
+    text.add(f"store {new}, ptr {pointer}, align {align}")
+
+
+def _extreme(text: Text, array: Array, old: Value, value: Value) -> Value:
+    """Return the smaller or the larger of two numbers, nan if one is; of equal ones the first."""
+    type, is_min = array.type, array.update == "min"
+    if type.is_float:
+        beyond = text.let(f"fcmp {'olt' if is_min else 'ogt'} {value}, {old.text}")
+        is_nan = text.let(f"fcmp uno {value}, {value.text}")
+        taken = text.let(f"or i1 {beyond}, {is_nan}")
+    else:
+        order = ("s" if type.kind == "int" else "u") + ("lt" if is_min else "gt")
+        taken = text.let(f"icmp {order} {value}, {old.text}")
+    return text.select(Value(taken, BOOL, False), value, old)
+
+
+def _write(text: Text, array: Array, at: Element, value: Value, mask: Value) -> None:
+    """Emit a store for each lane that a mask has."""
+    if at.offset is None and not value.lanes:
+        with text.when(text.any(mask), True):
+            _store(text, array, at.pointer, value)
+        return
+    value = text.splat(value)
+    lanes = [lane_of(text, value, lane) for lane in range(GANG)]
+    pointers = [_lane_pointer(text, at.pointer, at.offset, lane) for lane in range(GANG)]
+    some_are_off = text.any(text.opposite(mask))
+    with text.when(some_are_off, False):
+        for pointer, lane in zip(pointers, lanes, strict=True):
+            _store(text, array, pointer, lane)
+    with text.when(some_are_off, True):
+        is_on = text.splat(mask)
+        for at_lane, (pointer, lane) in enumerate(zip(pointers, lanes, strict=True)):
+            bit = text.let(f"extractelement {is_on}, i64 {at_lane}")
+            target = text.let(f"select i1 {bit}, ptr {pointer}, ptr {array.spare}")
+            _store(text, array, target, lane)
+
+
+def _store(text: Text, array: Array, pointer: str, value: Value) -> None:
+    stored = str(value)
+    if array.type.is_bool:
+        stored = "i8 " + text.let(f"zext {value} to i8")
+    text.add(f"store {stored}, ptr {pointer}, align {array.type.itemsize}")
+
+
+def _lane_pointer(text: Text, base: str, offset: Value | None, lane: int) -> str:
+    if offset is None:
+        return base
+    return _moved(text, base, text.let(f"extractelement {offset}, i64 {lane}"))
+
+
+def _moved(text: Text, pointer: str, offset: str) -> str:
+    return text.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
 def _located(
@@ -108,14 +220,20 @@ def _located(
 
 def _from_start(text: Text, index: Value, extent: Value) -> Value:
     """Return an index as a 64-bit integer; a negative one counts from the end."""
-    wide = Value(index.text, I64, index.lanes)
-    if index.type.bits < I64.bits:
-        extend = "sext" if index.type.kind == "int" else "zext"
-        wide = text.value(f"{extend} {index} to {wide.llvm}", I64, index.lanes)
+    wide = _widened(text, index)
     if index.type.kind == "uint":
         return wide
     negative = _compare(text, "slt", wide, text.const(Const(0, I64)))
     return text.select(negative, _arithmetic(text, "add", wide, extent), wide)
+
+
+def _widened(text: Text, index: Value) -> Value:
+    """Return an index as a 64-bit integer."""
+    wide = Value(index.text, I64, index.lanes)
+    if index.type.bits < I64.bits:
+        extend = "sext" if index.type.kind == "int" else "zext"
+        wide = text.value(f"{extend} {index} to {wide.llvm}", I64, index.lanes)
+    return wide
 
 
 def _arithmetic(text: Text, instruction: str, a: Value, b: Value) -> Value:
@@ -145,14 +263,13 @@ def _note_outside(text: Text, array: Array, inside: Value, mask: Value | None) -
     text.begin(go_on)
 
 
-def _gang(text: Text, array: Array, offset: Value) -> str:
+def _gang(text: Text, array: Array, pointer: str, offset: Value) -> str:
     """Load lane by lane; offsets are inside, so every lane can be read whatever the mask."""
     memory = memory_type(array.type, True)
     element = memory_type(array.type, False)
     gang = "poison"
     for lane in range(GANG):
-        at = text.let(f"extractelement {offset}, i64 {lane}")
-        pointer = text.let(f"getelementptr i8, ptr {array.start}, i64 {at}")
-        loaded = text.let(f"load {element}, ptr {pointer}, align 1")
+        at = _lane_pointer(text, pointer, offset, lane)
+        loaded = text.let(f"load {element}, ptr {at}, align 1")
         gang = text.let(f"insertelement {memory} {gang}, {element} {loaded}, i64 {lane}")
     return gang

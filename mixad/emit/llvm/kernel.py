@@ -21,7 +21,7 @@ from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.homes import param_homes
 from mixad.emit.llvm.instructions import emit_op
 from mixad.emit.llvm.operands import Reader, scalar_at
-from mixad.emit.llvm.text import ENTRY, Dialect, Text, Value
+from mixad.emit.llvm.text import ENTRY, Dialect, Text, Value, memory_type
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.contents import contents_of
 from mixad.kernel.folding import FOLDED
@@ -122,7 +122,7 @@ class _Kernel:
             for k, output in enumerate(self.spec.outputs)
             if output.accumulated is not None
         }
-        self.copies: dict[int, Array] = {}
+        self.copies = {k: array for k, (array, _) in self.sums.items() if array.update == "write"}
 
     def folded_axes(self) -> Folded:
         """Load what the axes are that a row is made of."""
@@ -167,8 +167,9 @@ class _Kernel:
         )
 
     def accumulator(self, output: int, spec: Output) -> tuple[Array, str]:
-        """Load what adding to an accumulator takes; return it and the bytes of a slab's copy."""
-        block, text, type = self.block, self.text, accumulator(spec.type)
+        """Load what changing an accumulator takes; return it and the bytes of a slab's copy."""
+        block, text = self.block, self.text
+        type = spec.type if spec.update == "write" else accumulator(spec.type)
         axes = range(spec.accumulated or 0)
         extents = [self.argument(block.accumulator_extent(output, a)) for a in axes]
         size, strides = str(type.itemsize), [""] * len(axes)
@@ -183,14 +184,18 @@ class _Kernel:
             outside=self.argument(block.OUTSIDE, "ptr"),
             stop=self.stop,
             type=type,
+            update=spec.update,
+            spare=text.let(f"alloca {memory_type(type, False)}, align 8"),
         )
         return array, size
 
     # -- slabs -------------------------------------------------------------------------------------
 
     def begin_slab(self, slab: str) -> None:
-        """Add to the slab's own copies from here on."""
+        """Change the slab's own copies from here on; what is written has none."""
         for k, (array, size) in self.sums.items():
+            if array.update == "write":
+                continue
             offset = self.text.let(f"mul i64 {slab}, {size}")
             start = self.text.let(f"getelementptr i8, ptr {array.start}, i64 {offset}")
             self.copies[k] = replace(array, start=start)
@@ -329,14 +334,14 @@ class _Kernel:
                 writer.take(own, place, gang, bases.get(writer))
 
     def connect_accumulators(self, body: Body, index: int, program: Program, gang: Gang) -> None:
-        """Let a pass add to the accumulators among its outputs; as values they are nothing."""
+        """Let a pass change the accumulators among its outputs; as values they are nothing."""
         for k, copy in self.copies.items():
             number, result = self.spec.outputs[k].source
             if number == index:
                 added = program.accumulator(result)
                 assert added is not None
-                body.accumulators[added.var] = copy
                 body.values[added.var] = self.text.const(Const(0, added.var.type))
+                body.arrays[added.var] = copy
                 body.elements = gang.mask()
 
     def fetch_below(self, param: int, reader: Reader) -> None:

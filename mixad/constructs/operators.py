@@ -1,0 +1,229 @@
+"""What the user passes as an operator, as a program of two elements."""
+
+from __future__ import annotations
+
+import operator
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import FunctionType, MappingProxyType
+from typing import Any, NamedTuple
+
+from mixad import pytree
+from mixad.backends.arrays import Library, is_scalar
+from mixad.call.specialise import Specialiser
+from mixad.constructs.run_programs import Operator
+from mixad.errors import ConfigurationError, KernelTypeError, SourceLocation
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import Equation, Var
+from mixad.scalar.types import ScalarType
+from mixad.tape.cell import Kind
+
+__all__ = ["Combination", "core_of", "kind_of_operator", "read_operator", "taking_first"]
+
+_MOST = 32
+"""Numbers of an element: each of two is a variable of the kernel."""
+
+_SPELLED: Mapping[Any, Callable[[Any, Any], Any]] = MappingProxyType({
+    operator.add: lambda a, b: a + b,
+    operator.mul: lambda a, b: a * b,
+    operator.and_: lambda a, b: a & b,
+    operator.or_: lambda a, b: a | b,
+    operator.xor: lambda a, b: a ^ b,
+})  # fmt: skip
+
+
+class Combination(NamedTuple):
+    """An operator for elements of some types, and what it captures now.
+
+    Attributes
+    ----------
+    operator : Operator
+        Its program.
+    captured : list of array or Tracer
+        One for each param of the program after those of two elements.
+    name : str
+        Of the user's function.
+    place : SourceLocation
+        Of the user's function.
+    """
+
+    operator: Operator
+    captured: list[Any]
+    name: str
+    place: SourceLocation
+
+
+def core_of(name: str, signature: str | None) -> tuple[int, ...]:
+    """Return the shape of the small arrays that a signature says; of numbers there is none."""
+    if signature is None:
+        return ()
+    text = "".join(signature.split())
+    lengths = text[1:-1].split(",")
+    if text[:1] + text[-1:] != "()" or not all(each.isdecimal() for each in lengths):
+        raise ConfigurationError(
+            f"mixad.{name}: signature={signature!r} is none: write the lengths of the last axes "
+            'that belong to an element, such as "(2,2)"'
+        )
+    return tuple(map(int, lengths))
+
+
+def read_operator(
+    name: str,
+    op: Any,
+    structure: pytree.Structure,
+    kinds: Sequence[Kind],
+    device: Any,
+    core: tuple[int, ...],
+) -> Combination:
+    """Return what an operator does with elements of some structure.
+
+    Parameters
+    ----------
+    name : str
+        Of the construct, for messages.
+    op : callable
+        The user's.
+    structure : Structure
+        Of an element.
+    kinds : sequence of Kind
+        Of its arrays.
+    device : object
+        Where they are.
+    core : tuple of int
+        Their last axes, which belong to an element.
+
+    Raises
+    ------
+    KernelTypeError
+        If it does not return an element, or captures an array as a whole.
+    """
+    specialiser = _specialiser(op, core)
+    library = kinds[0].library
+    leaves = [_example(library, kind.type, core, device) for kind in kinds]
+    example = _example_of(structure, leaves)
+    found, values = specialiser.bound((example, example), {})
+    parsed, source = found.found.parsed, specialiser.source
+    place = source.info.text.locate(source.info.node)
+    _check_returned(name, parsed, structure, kinds, core, place)
+    made = Operator(parsed.program, (core,) * len(kinds))
+    params = parsed.program.params[2 * made.size :]
+    captured = [
+        library.asarray(value, param.var.type, device) if is_scalar(value) else value
+        for value, param in zip(values[2 * made.size :], params, strict=True)
+    ]
+    for value, param in zip(captured, params, strict=True):
+        if param.kind != "array" and value.shape:
+            raise KernelTypeError.at(
+                place,
+                f"mixad.{name}: the operator captures {param.name!r}, an array of shape "
+                f"{tuple(value.shape)}, as a number",
+                "index it, or make it a part of the elements",
+            )
+    return Combination(made, captured, source.name, place)
+
+
+@lru_cache(maxsize=256)
+def _specialiser(op: Any, core: tuple[int, ...]) -> Specialiser:
+    spelled = f"({','.join(map(str, core))})"
+    signature = f"{spelled},{spelled}->{spelled}" if core else None
+    op = _SPELLED.get(op, op)
+    return Specialiser(op if isinstance(op, FunctionType) else _calling(op), signature=signature)
+
+
+def _calling(op: Any) -> Callable[[Any, Any], Any]:
+    """Return a function that the parser reads, for what has no source of its own."""
+
+    def combine(a: Any, b: Any) -> Any:
+        return op(a, b)
+
+    return combine
+
+
+@lru_cache(maxsize=256)
+def _example(library: Library, type: ScalarType, core: tuple[int, ...], device: Any) -> Any:
+    """Return an array of one element, which tells the parser what elements are."""
+    return library.xp.zeros((1, *core), dtype=library.dtype_of(type), device=device)
+
+
+def _example_of(structure: pytree.Structure, leaves: Sequence[Any]) -> Any:
+    if structure.kind is tuple:  # a kernel takes named ones, which are tuples
+        return _tuple_of(len(leaves))(*leaves)
+    return pytree.unflatten(structure, leaves)
+
+
+@lru_cache(maxsize=64)
+def _tuple_of(count: int) -> Any:
+    return namedtuple("Element", [f"x{at}" for at in range(count)])  # noqa: PYI024
+
+
+def _check_returned(
+    name: str,
+    parsed: Any,
+    structure: pytree.Structure,
+    kinds: Sequence[Kind],
+    core: tuple[int, ...],
+    place: SourceLocation,
+) -> None:
+    """Raise if an operator does not return an element."""
+    program, returned = parsed.program, parsed.returned
+    count = len(program.outputs)
+    if returned is not None:
+        own, cores = returned.structure, returned.cores
+    else:
+        own = pytree.LEAF if parsed.single else pytree.Structure(tuple, (), (pytree.LEAF,) * count)
+        cores = ((),) * count
+    is_alike = own == structure or (own.kind is tuple and own.children == structure.children)
+    if not is_alike or cores != (core,) * len(kinds) or parsed.complex_outputs:
+        raise KernelTypeError.at(
+            place,
+            f"mixad.{name}: the operator returns {_shown(own, cores)}, of two elements that are "
+            f"{_shown(structure, (core,) * len(kinds))}",
+            "return an element like those that are combined",
+        )
+    size = count // len(kinds)
+    for at, output in enumerate(program.outputs):
+        expected = kinds[at // size].type
+        if output.type != expected:
+            raise KernelTypeError.at(
+                place,
+                f"mixad.{name}: the operator returns a number of dtype {output.type.dtype_name}, "
+                f"of elements of dtype {expected.dtype_name}",
+                f"pass elements of dtype {output.type.dtype_name}, or convert what is returned",
+            )
+
+
+def _shown(structure: pytree.Structure, cores: Sequence[tuple[int, ...]]) -> str:
+    what = f"arrays of shape {cores[0]}" if cores and cores[0] else "numbers"
+    if structure.kind is None:
+        return what[:-1].replace("arrays", "an array") if not cores[0] else f"an array of {cores[0]}"
+    return f"{structure} of {what}"
+
+
+def kind_of_operator(made: Operator) -> str | None:
+    """Return the op of the table that an operator of two numbers is; None if it is none."""
+    program = made.program
+    statements = program.body.statements
+    if made.size != 1 or made.captured or len(statements) != 1:
+        return None
+    (equation,) = statements
+    if not isinstance(equation, Equation) or program.outputs != (equation.out,):
+        return None
+    params = {param.var for param in program.params}
+    arguments = {a for a in equation.args if isinstance(a, Var)}
+    return equation.op if arguments == params else None
+
+
+@lru_cache(maxsize=64)
+def taking_first(made: Operator) -> Operator:
+    """Return the operator that takes the first of two equal numbers, of one that takes the smaller
+    or larger one: so its derivative is that of one element; nan if one of them is."""
+    kind = kind_of_operator(made)
+    if kind not in ("minimum", "maximum"):
+        return made
+    b = Builder(made.program.name)
+    one, other = b.copy_params(made.program.params).values()
+    beyond = b.op("lt" if kind == "minimum" else "gt", other, one)
+    if one.type.is_float:
+        beyond = b.op("or", beyond, b.op("ne", other, other))
+    return Operator(b.finish([b.op("where", beyond, other, one)]), made.cores)

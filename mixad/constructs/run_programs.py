@@ -1,0 +1,493 @@
+"""Programs that take one run of elements after another: what reductions and scans are made of.
+
+An axis is cut into runs, and each lane of a kernel walks through one.  Arrays have three axes, what
+is before the axis, the axis, and what is after it, then those of an element that is itself a small
+array.  Params are the arrays that are read, then, for each lane, the place before, the number of the
+run and the place after; how many elements a run has and how many of the first runs have one more;
+what the operator captures.  An element is *k* numbers; those that are floats have cotangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import cast
+
+from mixad.kernel.options import DEFAULT_OPTIONS
+from mixad.scalar.build import Builder, as_array
+from mixad.scalar.ir import ArrayType, Atom, Program, Var
+from mixad.scalar.simplify import without_dead_code
+from mixad.scalar.types import BOOL, I64, ScalarType
+from mixad.scalar.verify import verify
+from mixad.tape.operations import Static
+from mixad.tape.pullback_plan import plan_pullback
+
+__all__ = ["Operator", "fold_program", "fold_pullback_program", "local_cotangents_program",
+           "scan_cotangents_program", "scan_program", "scan_pullback_program"]  # fmt: skip
+
+Core = tuple[int, ...]
+_Atoms = Sequence[Atom]
+
+
+@dataclass(frozen=True)
+class Operator(Static):
+    """What combines two elements, a program of their numbers and of what it captures.
+
+    Attributes
+    ----------
+    program : Program
+        Of the numbers of both elements, then of what is captured; returns those of one.
+    cores : tuple of (tuple of int)
+        The shape of each array of an element; empty for a number.
+    """
+
+    program: Program
+    cores: tuple[Core, ...]
+
+    @cached_property
+    def places(self) -> tuple[tuple[int, Core], ...]:
+        """For each number of an element, the array that it is in, and its indices there."""
+        return tuple(
+            (leaf, index)
+            for leaf, core in enumerate(self.cores)
+            for index in product(*map(range, core))
+        )
+
+    @property
+    def size(self) -> int:
+        """How many numbers an element has."""
+        return len(self.places)
+
+    @cached_property
+    def types(self) -> tuple[ScalarType, ...]:
+        """The type of each number."""
+        return tuple(p.var.type for p in self.program.params[: self.size])
+
+    @property
+    def leaf_types(self) -> tuple[ScalarType, ...]:
+        """The type of each array."""
+        return tuple(dict(zip((leaf for leaf, _ in self.places), self.types, strict=True)).values())
+
+    @cached_property
+    def floats(self) -> tuple[int, ...]:
+        """Which numbers have derivatives."""
+        return tuple(at for at, type in enumerate(self.types) if type.is_float)
+
+    @property
+    def float_leaves(self) -> tuple[int, ...]:
+        """Which arrays have derivatives."""
+        return tuple(at for at, type in enumerate(self.leaf_types) if type.is_float)
+
+    @property
+    def captured(self) -> int:
+        """How many values it captures."""
+        return len(self.program.params) - 2 * self.size
+
+    @property
+    def of_numbers(self) -> Operator:
+        """The same operator of elements whose numbers are in arrays of their own."""
+        return Operator(self.program, ((),) * self.size)
+
+
+class _Walk:
+    """A program over runs while it is built.
+
+    Parameters
+    ----------
+    name : str
+        Of the program.
+    operator : Operator
+        What combines elements.
+    """
+
+    def __init__(self, name: str, operator: Operator) -> None:
+        self.builder = Builder(f"{operator.program.name}: {name}")
+        self.operator = operator
+
+    def begin(self) -> None:
+        """Declare what every program takes after the arrays that it reads."""
+        b = self.builder
+        self.before, self.run, self.after = (b.param(n, I64) for n in ("before", "run", "after"))
+        self.length, self.more = (b.param(n, I64, "uniform") for n in ("length", "more"))
+        params = self.operator.program.params[2 * self.operator.size :]
+        self.captured = list(b.copy_params(params).values())
+        fewer = b.op("lt", self.more, self.run)
+        earlier = b.op("where", fewer, self.more, self.run)
+        self.start = b.op("add", b.op("mul", self.run, self.length), earlier)
+        self.has_more = b.op("lt", self.run, self.more)
+
+    # -- arrays ------------------------------------------------------------------------------------
+
+    def arrays(self, name: str, leaves: Sequence[int]) -> dict[int, Var]:
+        """Declare an array that is read for some of the arrays of an element."""
+        types = self.operator.leaf_types
+        return {
+            at: self.builder.array_param(f"{name}{at}", self._type(types[at], at)) for at in leaves
+        }
+
+    def written(self, name: str, leaves: Sequence[int]) -> dict[int, Var]:
+        """Declare an array that is written for some of the arrays of an element."""
+        types = self.operator.leaf_types
+        return {
+            at: self.builder.accumulator(f"{name}{at}", self._type(types[at], at), "write")
+            for at in leaves
+        }
+
+    def _type(self, type: ScalarType, leaf: int) -> ArrayType:
+        return ArrayType(type, 3 + len(self.operator.cores[leaf]))
+
+    def numbers(self, name: str, which: Sequence[int]) -> list[Var]:
+        """Declare arrays over runs, one for each of some numbers of an element."""
+        types = self.operator.types
+        return [self.builder.array_param(f"{name}{n}", ArrayType(types[n], 3)) for n in which]
+
+    def element(self, arrays: Mapping[int, Var], at: Atom) -> list[Atom]:
+        """Read the numbers of an element."""
+        places = [place for place in self.operator.places if place[0] in arrays]
+        return [
+            self.builder.load(arrays[leaf], *self._indices(at, index), is_inside=True)
+            for leaf, index in places
+        ]
+
+    def write(self, arrays: Mapping[int, Var], at: Atom, values: _Atoms) -> None:
+        """Write the numbers of an element."""
+        places = [place for place in self.operator.places if place[0] in arrays]
+        for (leaf, index), value in zip(places, values, strict=True):
+            indices = self._indices(at, index)
+            self.builder.accumulate(arrays[leaf], *indices, value=value, is_inside=True)
+
+    def _indices(self, at: Atom, index: Core) -> list[Atom]:
+        own = (self.builder.const(i, I64) for i in index)
+        return [self.before, at, self.after, *own]
+
+    def of_run(self, arrays: Sequence[Var], run: Atom) -> list[Atom]:
+        """Read numbers of a run."""
+        place = self.before, run, self.after
+        return [self.builder.load(a, *place, is_inside=True) for a in arrays]
+
+    def previous_run(self) -> Atom:
+        """Return the number of the run before, 0 for the first."""
+        return self._or_zero(self.run)
+
+    @property
+    def before_start(self) -> Atom:
+        """The place before the run, 0 for the first."""
+        return self._or_zero(self.start)
+
+    def previous(self, at: Atom) -> Atom:
+        """Return the place before one that is not the first."""
+        return self.builder.op("add", at, self.builder.const(-1, I64))
+
+    def _or_zero(self, at: Atom) -> Atom:
+        b, zero = self.builder, self.builder.const(0, I64)
+        return b.op("where", b.op("lt", zero, at), self.previous(at), zero)
+
+    # -- what is done with them --------------------------------------------------------------------
+
+    def combine(self, a: _Atoms, b: _Atoms) -> list[Atom]:
+        """Return the numbers of two elements combined."""
+        return list(self.builder.inline(self.operator.program, [*a, *b, *self.captured]))
+
+    def forward(
+        self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms], first: int
+    ) -> list[Atom]:
+        """Do something at each place of the run from its first one, or the next, to its last."""
+        b = self.builder
+
+        def turn(j: Atom, *values: Atom) -> list[Atom]:
+            return [b.op("add", j, b.const(1, I64)), *step(b.op("add", self.start, j), values)]
+
+        _, *carries = b.while_(
+            [b.const(first, I64), *carries], lambda j, *_: b.op("lt", j, self.length), turn
+        )
+        return self._at_last(carries, step)
+
+    def backward(
+        self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms], first: int
+    ) -> list[Atom]:
+        """Do the same from the last place of the run."""
+        b, one = self.builder, self.builder.const(1, I64)
+        carries = self._at_last(carries, step)
+
+        def turn(j: Atom, *values: Atom) -> list[Atom]:
+            return [b.op("sub", j, one), *step(b.op("add", self.start, j), values)]
+
+        _, *found = b.while_(
+            [b.op("sub", self.length, one), *carries],
+            lambda j, *_: b.op("le", b.const(first, I64), j),
+            turn,
+        )
+        return found
+
+    def _at_last(self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms]) -> list[Atom]:
+        """Do something at the last place of the runs that have one more; of others it is the first,
+        where reading does no harm."""
+        b = self.builder
+        at = b.op("where", self.has_more, b.op("add", self.start, self.length), self.start)
+        return list(b.if_(self.has_more, lambda: step(at, carries), lambda: carries))
+
+    def is_first_place(self, at: Atom) -> Atom:
+        """Return whether a place is the first of the axis; False where that is known."""
+        b, zero = self.builder, self.builder.const(0, I64)
+        return b.op("eq", at, zero) if at == self.start else b.const(False, BOOL)
+
+    def unless_first(self, others: _Atoms, first: _Atoms) -> list[Atom]:
+        """Return some values in the first run, others in the others."""
+        is_first = self.builder.op("eq", self.run, self.builder.const(0, I64))
+        return [self.where(is_first, f, o) for f, o in zip(first, others, strict=True)]
+
+    def where(self, cond: Atom, yes: Atom, no: Atom) -> Atom:
+        """Return one of two numbers."""
+        return self.builder.op("where", cond, yes, no)
+
+    def zeros(self, which: Sequence[int]) -> list[Atom]:
+        """Return a zero for each of some numbers."""
+        return [self.builder.const(0, self.operator.types[n]) for n in which]
+
+    def sum(self, these: _Atoms, those: _Atoms) -> list[Atom]:
+        """Return the sums of numbers."""
+        return [self.builder.op("add", a, b) for a, b in zip(these, those, strict=True)]
+
+    def finish(self, outputs: _Atoms) -> Program:
+        """Return the program."""
+        return verify(without_dead_code(self.builder.finish(outputs)))
+
+
+class _Pullback:
+    """The pullback of an operator, for a program that walks through runs.
+
+    Parameters
+    ----------
+    walk : _Walk
+        The program.
+    wanted : sequence of int
+        Which captured values have gradients: of arrays they are added to accumulators.
+    """
+
+    def __init__(self, walk: _Walk, wanted: Sequence[int] = ()) -> None:
+        operator, params = walk.operator, walk.operator.program.params
+        size, floats = operator.size, operator.floats
+        wrt = [*floats, *(size + n for n in floats), *(2 * size + at for at in wanted)]
+        self.walk = walk
+        self.plan = plan_pullback(operator.program, tuple(wrt), floats, DEFAULT_OPTIONS.mode)
+        self.types = [params[at].var.type for at in wrt]
+        self.arrays: dict[int, Var] = {
+            slot: walk.builder.accumulator(f"gradient {slot}", as_array(params[at]))
+            for slot, at in enumerate(wrt)
+            if params[at].kind == "array"
+        }
+        self.sums = [slot for slot in range(2 * len(floats), len(wrt)) if slot not in self.arrays]
+
+    def __call__(
+        self, a: _Atoms, b: _Atoms, r: _Atoms
+    ) -> tuple[list[Atom], list[Atom], list[Atom]]:
+        """Return the cotangents of both elements, and of what is captured and no array."""
+        builder, plan = self.walk.builder, self.plan
+        given = [*a, *b, *self.walk.captured, *r]
+        outputs = []
+        for number, program in enumerate(plan.passes):
+            names: dict[Var, Atom] = {
+                param.var: given[at] for param, at in zip(program.params, plan.kept, strict=True)
+            }
+            for slot, array in self.arrays.items():
+                place = plan.gradients[slot]
+                if place is not None and place[0] == number:
+                    names[cast("Var", program.outputs[place[1]])] = array
+            outputs.append(builder.copy(program.body, names))
+        found = [
+            builder.const(0, type) if place is None else outputs[place[0]][place[1]]
+            for place, type in zip(plan.gradients, self.types, strict=True)
+        ]
+        count = len(r)
+        return found[:count], found[count : 2 * count], [found[slot] for slot in self.sums]
+
+    def but_first(
+        self, at: Atom, a: _Atoms, b: _Atoms, r: _Atoms
+    ) -> tuple[list[Atom], list[Atom], list[Atom]]:
+        """Return the same; at the first place of the axis nothing is combined with the element."""
+        walk = self.walk
+        is_first, zeros = walk.is_first_place(at), walk.zeros(walk.operator.floats)
+        of_a, of_b, gained = self(a, b, [walk.where(is_first, *p) for p in zip(zeros, r, strict=True)])
+        return of_a, [walk.where(is_first, *p) for p in zip(r, of_b, strict=True)], gained
+
+    def no_sums(self) -> list[Atom]:
+        """Return zeros for what is captured and no array."""
+        return [self.walk.builder.const(0, self.types[slot]) for slot in self.sums]
+
+    def results(self, sums: _Atoms) -> list[Atom]:
+        """Return the outputs for what is captured, given those that are no arrays."""
+        found = dict(zip(self.sums, sums, strict=True))
+        return [found.get(slot) or self.arrays[slot] for slot in sorted({*found, *self.arrays})]
+
+
+@lru_cache(maxsize=256)
+def fold_program(operator: Operator) -> Program:
+    """Return the program that combines the elements of each run.
+
+    Params: the arrays of elements.  Outputs: for each number its combination.
+    """
+    walk = _Walk("reduce", operator)
+    xs = walk.arrays("x", range(len(operator.cores)))
+    walk.begin()
+
+    def step(at: Atom, total: _Atoms) -> list[Atom]:
+        return walk.combine(total, walk.element(xs, at))
+
+    return walk.finish(walk.forward(walk.element(xs, walk.start), step, 1))
+
+
+@lru_cache(maxsize=256)
+def scan_program(operator: Operator, has_prefix: bool) -> Program:
+    """Return the program that writes the prefixes of elements.
+
+    Params: the arrays of elements; if it ``has_prefix``, for each number, the prefixes at the ends
+    of runs.  Outputs: the arrays of prefixes.
+    """
+    walk = _Walk("associative_scan", operator)
+    leaves = range(len(operator.cores))
+    xs = walk.arrays("x", leaves)
+    prefixes = walk.numbers("prefix", range(operator.size)) if has_prefix else []
+    walk.begin()
+    ys = walk.written("y", leaves)
+    first = walk.element(xs, walk.start)
+    if has_prefix:
+        before = walk.of_run(prefixes, walk.previous_run())
+        first = walk.unless_first(walk.combine(before, first), first)
+    walk.write(ys, walk.start, first)
+
+    def step(at: Atom, total: _Atoms) -> list[Atom]:
+        total = walk.combine(total, walk.element(xs, at))
+        walk.write(ys, at, total)
+        return total
+
+    walk.forward(first, step, 1)
+    return walk.finish(list(ys.values()))
+
+
+@lru_cache(maxsize=256)
+def local_cotangents_program(operator: Operator) -> Program:
+    """Return the program that finds what each run gives to the cotangent of the prefix before it.
+
+    Params: the arrays of elements, of prefixes, and of the cotangents of these.  Outputs: for each
+    float its cotangent; of the first run, which has none before it, anything.
+    """
+    walk = _Walk("pullback of associative_scan", operator)
+    leaves = range(len(operator.cores))
+    xs, ys = walk.arrays("x", leaves), walk.arrays("y", leaves)
+    gs = walk.arrays("g", operator.float_leaves)
+    walk.begin()
+    pull = _Pullback(walk)
+
+    def step(at: Atom, before: Atom, r: _Atoms) -> list[Atom]:
+        r = walk.sum(r, walk.element(gs, at))
+        return pull(walk.element(ys, before), walk.element(xs, at), r)[0]
+
+    r = walk.zeros(operator.floats)
+    r = walk.backward(r, lambda at, r: step(at, walk.previous(at), r), 1)
+    return walk.finish(step(walk.start, walk.before_start, r))
+
+
+@lru_cache(maxsize=256)
+def scan_cotangents_program(operator: Operator, has_later: bool) -> Program:
+    """Return the program that finds the cotangents of prefixes, with what later ones give to them.
+
+    Params: the arrays of elements, of prefixes, and of their cotangents; if it ``has_later``, for
+    each float, the cotangents at the ends of runs.  Outputs: the arrays of cotangents.
+    """
+    walk = _Walk("pullback of associative_scan", operator)
+    leaves = range(len(operator.cores))
+    xs, ys = walk.arrays("x", leaves), walk.arrays("y", leaves)
+    gs = walk.arrays("g", operator.float_leaves)
+    later = walk.numbers("later", operator.floats) if has_later else []
+    walk.begin()
+    rs = walk.written("r", operator.float_leaves)
+    pull = _Pullback(walk)
+
+    def take(at: Atom, r: _Atoms) -> list[Atom]:
+        r = walk.sum(r, walk.element(gs, at))
+        walk.write(rs, at, r)
+        return r
+
+    def step(at: Atom, r: _Atoms) -> list[Atom]:
+        return pull(walk.element(ys, walk.previous(at)), walk.element(xs, at), take(at, r))[0]
+
+    r = walk.of_run(later, walk.run) if has_later else walk.zeros(operator.floats)
+    take(walk.start, walk.backward(r, step, 1))
+    return walk.finish(list(rs.values()))
+
+
+@lru_cache(maxsize=256)
+def scan_pullback_program(
+    operator: Operator, has_later: bool, wanted: tuple[int, ...]
+) -> Program:
+    """Return the program that finds the cotangents of elements and of what is captured.
+
+    Params: as of `scan_cotangents_program`.  Outputs: the arrays of cotangents, then those of the
+    ``wanted`` captured values, one for each lane of those that are numbers.
+    """
+    walk = _Walk("pullback of associative_scan", operator)
+    leaves = range(len(operator.cores))
+    xs, ys = walk.arrays("x", leaves), walk.arrays("y", leaves)
+    gs = walk.arrays("g", operator.float_leaves)
+    later = walk.numbers("later", operator.floats) if has_later else []
+    walk.begin()
+    found = walk.written("cotangent of x", operator.float_leaves)
+    pull, count = _Pullback(walk, wanted), len(operator.floats)
+
+    def step(at: Atom, before: Atom, values: _Atoms) -> list[Atom]:
+        r = walk.sum(values[:count], walk.element(gs, at))
+        of_a, of_b, gained = pull.but_first(at, walk.element(ys, before), walk.element(xs, at), r)
+        walk.write(found, at, of_b)
+        return [*of_a, *walk.sum(values[count:], gained)]
+
+    r = walk.of_run(later, walk.run) if has_later else walk.zeros(operator.floats)
+    values = [*r, *pull.no_sums()]
+    values = walk.backward(values, lambda at, v: step(at, walk.previous(at), v), 1)
+    values = step(walk.start, walk.before_start, values)
+    return walk.finish([*found.values(), *pull.results(values[count:])])
+
+
+@lru_cache(maxsize=256)
+def fold_pullback_program(
+    operator: Operator, has_prefix: bool, wanted: tuple[int, ...]
+) -> Program:
+    """Return the program that finds the cotangents of elements of a reduction, and of captures.
+
+    A run is walked through once more; the prefixes are where the cotangents will be, until these
+    take their place on the way back.
+
+    Params: the arrays of elements; if it ``has_prefix``, for each number, the prefixes at the ends
+    of runs; for each float, the cotangents there.  Outputs: the arrays of cotangents, of others
+    than floats something else; then those of the ``wanted`` captured values, one for each lane of
+    those that are numbers.
+    """
+    walk = _Walk("pullback of reduce", operator)
+    leaves = range(len(operator.cores))
+    xs = walk.arrays("x", leaves)
+    prefixes = walk.numbers("prefix", range(operator.size)) if has_prefix else []
+    later = walk.numbers("later", operator.floats)
+    walk.begin()
+    found = walk.written("cotangent of x", leaves)
+    own = {leaf: found[leaf] for leaf in operator.float_leaves}
+    pull, count = _Pullback(walk, wanted), len(operator.floats)
+    first = walk.element(xs, walk.start)
+    before = walk.of_run(prefixes, walk.previous_run()) if has_prefix else first
+    total = walk.unless_first(walk.combine(before, first), first) if has_prefix else first
+
+    def advance(at: Atom, total: _Atoms) -> list[Atom]:
+        walk.write(found, at, total)
+        return walk.combine(total, walk.element(xs, at))
+
+    walk.forward(total, advance, 1)
+
+    def step(at: Atom, prefix: _Atoms, values: _Atoms) -> list[Atom]:
+        of_a, of_b, gained = pull.but_first(at, prefix, walk.element(xs, at), values[:count])
+        walk.write(own, at, of_b)
+        return [*of_a, *walk.sum(values[count:], gained)]
+
+    values = [*walk.of_run(later, walk.run), *pull.no_sums()]
+    values = walk.backward(values, lambda at, v: step(at, walk.element(found, at), v), 1)
+    values = step(walk.start, before, values)
+    return walk.finish([*found.values(), *pull.results(values[count:])])

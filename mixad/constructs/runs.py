@@ -1,0 +1,210 @@
+"""Reductions and scans of arrays, by kernels over runs of their axis.
+
+The combinations of the elements of all runs are an array again, so that what is between runs is the
+same once more, of fewer elements.  Of a scan (Blelloch: "Prefix Sums and Their Applications", 1990)
+the prefixes at the ends of runs are the scan of these.  Its cotangents,
+
+    rᵢ = ȳᵢ + cᵢ₊₁ᵀ rᵢ₊₁,   cᵢ₊₁ = ∂(yᵢ ∘ xᵢ₊₁)/∂yᵢ,   x̄ᵢ = (∂(yᵢ₋₁ ∘ xᵢ)/∂xᵢ)ᵀ rᵢ,
+
+go from run to run by ∂(L ∘ P)/∂L, the product of the c of a run, of the prefix L before it and its
+combination P: the equation of the ends of runs is that of their scan.  (Rules: Schenck, Rønning,
+Henriksen, Oancea: "AD for an Array Language with Nested Parallelism", SC22.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixad.backends.arrays import Library, library_of
+from mixad.backends.execute import kernel_for
+from mixad.constructs.run_programs import (
+    Operator,
+    fold_program,
+    fold_pullback_program,
+    local_cotangents_program,
+    scan_cotangents_program,
+    scan_program,
+    scan_pullback_program,
+)
+from mixad.kernel.spec import OutputRequest
+from mixad.kernel.tiling import GANG
+from mixad.scalar.ir import Program
+from mixad.scalar.types import I64
+from mixad.tape.kernel_call import kernel_values
+
+__all__ = ["pull_fold", "pull_scan", "run_fold", "run_scan"]
+
+_Arrays = Sequence[Any]
+
+_RUN = 120
+"""Elements of a run: few enough that what a gang walks through stays in the cache, and no power of
+two, which would put all lanes into the same lines of it."""
+
+
+class _Runs(NamedTuple):
+    """How an axis is cut: the first ``more`` of ``count`` runs have one element more."""
+
+    shape: tuple[int, int, int]
+    count: int
+    length: int
+    more: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], *, is_whole: bool = False) -> _Runs:
+        """Cut the second axis."""
+        before, extent, after = shape[:3]
+        count = 1 if is_whole else -(-extent // _RUN)
+        return cls((before, extent, after), count, extent // count, extent % count)
+
+    def run(self, program: Program, shapes: Sequence[tuple[int, ...] | None], arrays: _Arrays,
+            captured: _Arrays) -> list[Any]:  # fmt: skip
+        """Run a program over runs; ``shapes`` are those of outputs, None of what each lane has."""
+        library = library_of(arrays[0])
+        device = getattr(arrays[0], "device", None)
+        places = _places(self.shape[0], self.count, self.shape[2], library, device)
+        requests = tuple([OutputRequest(0, k, shape) for k, shape in enumerate(shapes)])
+        values = [*arrays, *places, self.length, self.more, *captured]
+        return list(kernel_for((program,), requests)(kernel_values(program, values)))
+
+
+@lru_cache(maxsize=64)
+def _places(before: int, runs: int, after: int, library: Library, device: Any) -> list[Any]:
+    """Return the numbers of what is before the axis, of runs, and of what is after it, as lanes."""
+    shapes = (before, 1, 1), (runs, 1), (after,)
+    arrays = [np.arange(max(shape), dtype=np.int64).reshape(shape) for shape in shapes]
+    return [library.asarray(each, I64, device) for each in arrays]
+
+
+def run_fold(operator: Operator, leaves: _Arrays, captured: _Arrays) -> tuple[list[Any], list[Any]]:
+    """Combine the elements along the second axis of arrays, which stays with one element.
+
+    Returned are arrays, and, if there are several runs, the numbers of their combinations.
+    """
+    runs = _Runs.of(leaves[0].shape)
+    totals = runs.run(fold_program(operator), [None] * operator.size, leaves, captured)
+    found = totals
+    while found[0].shape[1] > 1:
+        inner = _Runs.of(found[0].shape)
+        program = fold_program(operator.of_numbers)
+        found = inner.run(program, [None] * operator.size, found, captured)
+    return _as_leaves(operator, found), totals if runs.count > 1 else []
+
+
+def _as_leaves(operator: Operator, numbers: _Arrays) -> list[Any]:
+    """Return arrays of elements, given one for each number."""
+    xp, left = library_of(numbers[0]).xp, iter(numbers)
+    found = []
+    for core in operator.cores:
+        if core:
+            own = xp.stack([next(left) for _ in range(int(np.prod(core)))], axis=-1)
+            found.append(xp.reshape(own, (*own.shape[:3], *core)))
+        else:
+            found.append(next(left))
+    return found
+
+
+def _as_numbers(operator: Operator, leaves: dict[int, Any]) -> list[Any]:
+    """Return an array for each number of some arrays of elements."""
+    return [
+        leaves[leaf][(..., *index)] if index else leaves[leaf]
+        for leaf, index in operator.places
+        if leaf in leaves
+    ]
+
+
+def run_scan(operator: Operator, leaves: _Arrays, captured: _Arrays) -> tuple[list[Any], list[Any]]:
+    """Return the prefixes along the second axis of arrays.
+
+    Returned are arrays, and, if there are several runs, the numbers of their combinations.
+    """
+    runs = _scan_runs(leaves)
+    shapes = [tuple(leaf.shape) for leaf in leaves]
+    if runs.count == 1:
+        return runs.run(scan_program(operator, False), shapes, leaves, captured), []
+    totals = runs.run(fold_program(operator), [None] * operator.size, leaves, captured)
+    prefixes = run_scan(operator.of_numbers, totals, captured)[0]
+    program = scan_program(operator, True)
+    return runs.run(program, shapes, [*leaves, *prefixes], captured), totals
+
+
+def _scan_runs(leaves: _Arrays) -> _Runs:
+    """Cut an axis, unless what is beside it keeps a gang busy: then elements are read once."""
+    return _Runs.of(leaves[0].shape, is_whole=leaves[0].shape[2] >= GANG)
+
+
+def pull_scan(
+    operator: Operator,
+    leaves: _Arrays,
+    ys: _Arrays,
+    totals: _Arrays,
+    gs: _Arrays,
+    captured: _Arrays,
+    wanted: tuple[int, ...],
+) -> list[Any]:
+    """Return the cotangents of elements and of the ``wanted`` captured values, given ``gs``, those
+    of prefixes: both for each array of floats."""
+    runs = _scan_runs(leaves)
+    later = _later(operator, leaves, ys, totals, gs, captured) if runs.count > 1 else []
+    program = scan_pullback_program(operator, runs.count > 1, wanted)
+    shapes = [tuple(g.shape) for g in gs] + [tuple(captured[at].shape) for at in wanted]
+    return runs.run(program, shapes, [*leaves, *ys, *gs, *later], captured)
+
+
+def _later(
+    operator: Operator,
+    leaves: _Arrays,
+    ys: _Arrays,
+    totals: _Arrays,
+    gs: _Arrays,
+    captured: _Arrays,
+) -> list[Any]:
+    """Return, for the end of each run, what later runs give to the cotangent of the prefix."""
+    runs, count = _scan_runs(leaves), len(operator.floats)
+    program = local_cotangents_program(operator)
+    local = runs.run(program, [None] * count, [*leaves, *ys, *gs], captured)
+    xp = library_of(local[0]).xp
+    shifted = [xp.concat([g[:, 1:, :], xp.zeros_like(g[:, :1, :])], axis=1) for g in local]
+    prefixes = run_scan(operator.of_numbers, totals, captured)[0]
+    return _scan_cotangents(operator.of_numbers, totals, prefixes, shifted, captured)
+
+
+def _scan_cotangents(
+    operator: Operator, xs: _Arrays, ys: _Arrays, gs: _Arrays, captured: _Arrays
+) -> list[Any]:
+    """Return the cotangents of prefixes, each with what later ones give to it."""
+    runs, later = _scan_runs(xs), list[Any]()
+    if runs.count > 1:
+        totals = runs.run(fold_program(operator), [None] * operator.size, xs, captured)
+        later = _later(operator, xs, ys, totals, gs, captured)
+    program = scan_cotangents_program(operator, runs.count > 1)
+    return runs.run(program, [tuple(g.shape) for g in gs], [*xs, *ys, *gs, *later], captured)
+
+
+def pull_fold(
+    operator: Operator,
+    leaves: _Arrays,
+    totals: _Arrays,
+    gs: _Arrays,
+    captured: _Arrays,
+    wanted: tuple[int, ...],
+) -> list[Any]:
+    """Return the cotangents of elements and of the ``wanted`` captured values, given ``gs``, those
+    of the combination: both for each array of floats."""
+    runs = _Runs.of(leaves[0].shape)
+    later = _as_numbers(operator, dict(zip(operator.float_leaves, gs, strict=True)))
+    prefixes = list[Any]()
+    if runs.count > 1:
+        inner = operator.of_numbers
+        prefixes = run_scan(inner, totals, captured)[0]
+        xp = library_of(leaves[0]).xp
+        ends = [xp.zeros_like(totals[n]) for n in operator.floats]
+        own = [xp.concat([end[:, :-1, :], g], axis=1) for end, g in zip(ends, later, strict=True)]
+        later = _scan_cotangents(inner, totals, prefixes, own, captured)
+    program = fold_pullback_program(operator, runs.count > 1, wanted)
+    shapes = [tuple(leaf.shape) for leaf in leaves] + [tuple(captured[at].shape) for at in wanted]
+    found = runs.run(program, shapes, [*leaves, *prefixes, *later], captured)
+    return [found[at] for at in operator.float_leaves] + found[len(leaves) :]
