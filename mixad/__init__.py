@@ -16,6 +16,7 @@ from mixad.broadcast.function import BroadcastFunction, broadcast
 from mixad.broadcast.scalar_rule import ScalarRule, scalar_rule
 from mixad.constructs.associative import associative_scan, check_associative, reduce
 from mixad.constructs.branches import cond, switch
+from mixad.constructs.histograms import reduce_by_index
 from mixad.constructs.loops import fori_loop, map, scan, while_loop
 from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
@@ -58,6 +59,7 @@ __all__ = [
     "namespace_of",
     "pytree",
     "reduce",
+    "reduce_by_index",
     "scalar_rule",
     "scan",
     "special",

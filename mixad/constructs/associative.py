@@ -25,7 +25,7 @@ from mixad.errors import KernelError, KernelShapeError, KernelTypeError
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import broadcast_to, concat, stack
 from mixad.namespace.manipulation import flip, reshape
-from mixad.namespace.masked_reductions import masked_max, masked_min, masked_prod, masked_total
+from mixad.namespace.masked_reductions import masked_max, masked_min, masked_total
 from mixad.scalar.types import F32
 from mixad.tape.apply import apply_program
 from mixad.tape.node import Result, common_library
@@ -199,7 +199,7 @@ _ROUNDING = 1e5
 """How many times the spacing of floats two results may differ that are one."""
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
-    "add": masked_total, "mul": masked_prod, "minimum": masked_min, "maximum": masked_max,
+    "add": masked_total, "minimum": masked_min, "maximum": masked_max,
 })  # fmt: skip
 """What combines elements by an op of the table that arrays have a reduction for."""
 

@@ -1,0 +1,446 @@
+"""`reduce_by_index`: elements combined with those of an array at indices, by any operator.
+
+Sums, minima and maxima are kernels that change an accumulator, which has a copy for each slab.
+Others sort the elements by their index, stably, and scan them: an operator of elements with a flag,
+which says where an index begins, does not combine what belongs to two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import library_of
+from mixad.constructs.associative_rules import Reduction, run_reduction
+from mixad.constructs.operators import Combination, kind_of_operator, read_operator
+from mixad.constructs.recorded_body import leaf_of, result_of
+from mixad.constructs.run_programs import Operator
+from mixad.errors import ConfigurationError, KernelIndexError, KernelShapeError, KernelTypeError
+from mixad.namespace.data_types import astype
+from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.indexing import gather, scatter_add, take
+from mixad.namespace.manipulation import reshape
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import ArrayType, Atom, Program, Update
+from mixad.scalar.types import BOOL, F32, I64, ScalarType
+from mixad.scalar.verify import verify
+from mixad.tape.apply import apply_call, apply_program
+from mixad.tape.kernel_call import KernelCall
+from mixad.tape.node import common_library
+from mixad.tape.tracer import Tracer, plain
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
+
+__all__ = ["reduce_by_index"]
+
+
+def reduce_by_index(
+    op: Callable[[Any, Any], Any],
+    dest: Any,
+    indices: Any,
+    xs: Any,
+    *,
+    indices_are_sorted: bool = False,
+    mode: Literal["raise", "drop"] = "raise",
+) -> Any:
+    """Combine elements with those of an array that indices say, by an associative operator.
+
+    Parameters
+    ----------
+    op : callable
+        As for `reduce`.
+    dest : array, or tuple, named tuple or dataclass of array
+        What elements are combined with, from the left, along the first axis.  Axes after it belong
+        to neither: each place along them is by itself.
+    indices : array of int
+        Where each of ``xs`` goes; a negative one counts from the end.  Of any number of axes.
+    xs : array, or structure of array
+        Elements, of the structure and dtypes of ``dest``: the axes of ``indices``, then those of
+        ``dest`` after its first one.  Those of one index are combined in their order.
+    indices_are_sorted : bool
+        Whether no index is less than one before it.
+    mode : {"raise", "drop"}
+        Whether an index outside of ``dest`` is an error, or its element is left out.
+
+    Returns
+    -------
+    array, or structure of array
+        A new ``dest``.  Floats of 16 bits are combined as float32, sums of floats as float64.
+
+    Raises
+    ------
+    IndexError
+        If an index is outside.
+    ValueError
+        If shapes do not fit together, or indices are not sorted that are said to be.
+    KernelTypeError
+        If structures or dtypes differ, or the operator does not return an element.
+
+    Notes
+    -----
+    The derivative of the smallest or largest element belongs to the first one of equal ones, that
+    of ``dest`` before all.
+
+    Examples
+    --------
+    >>> import mixad, numpy as np
+    >>> counts = np.zeros(3)
+    >>> mixad.reduce_by_index(lambda a, b: a + b, counts, np.asarray([0, 2, 2]), np.ones(3))
+    array([1., 0., 2.])
+    >>> mixad.reduce_by_index(max, np.zeros(2), np.asarray([0, 0]), np.asarray([3.0, 5.0]))
+    array([5., 0.])
+    """
+    histogram = _Histogram(op, dest, indices, xs, indices_are_sorted, mode)
+    return histogram.run()
+
+
+class _Histogram:
+    """What `reduce_by_index` is given, looked at once."""
+
+    def __init__(
+        self, op: Any, dest: Any, indices: Any, xs: Any, is_sorted: bool, mode: str
+    ) -> None:
+        if mode not in ("raise", "drop"):
+            raise ConfigurationError(
+                f"mixad.reduce_by_index: mode={mode!r} is none: write 'raise' or 'drop'"
+            )
+        self.drops, self.is_sorted = mode == "drop", is_sorted
+        into, self.structure = pytree.flatten(dest)
+        given, structure = pytree.flatten(xs)
+        if structure != self.structure:
+            raise KernelTypeError(
+                f"mixad.reduce_by_index: xs is {structure}, dest is {self.structure}",
+                hint="pass elements of the structure of dest",
+            )
+        into = [leaf_of(leaf, "mixad.reduce_by_index: dest") for leaf in into]
+        given = [leaf_of(leaf, "mixad.reduce_by_index: xs") for leaf in given]
+        self.indices = self._read_indices(indices)
+        self._check(into, given)
+        self.results = [result_of(leaf) for leaf in into]
+        library = common_library("mixad.reduce_by_index", [*into, *given])
+        if any(result.kind.type.is_narrow for result in self.results):
+            wide, results = library.dtype_of(F32), self.results
+            into, given = (
+                [
+                    astype(leaf, wide) if r.kind.type.is_narrow else leaf
+                    for leaf, r in zip(leaves, results, strict=True)
+                ]
+                for leaves in (into, given)
+            )
+        rows = self.results[0].shape[1:]
+        count = math.prod(self.indices.shape)
+        self.indices = library.xp.reshape(self.indices, (count,))
+        self.dest, self.xs = into, [reshape(leaf, (count, *rows)) for leaf in given]
+        kinds = [result_of(leaf).kind for leaf in into]
+        self.combination: Combination = read_operator(
+            "reduce_by_index", op, self.structure, kinds, self.results[0].device, ()
+        )
+
+    @staticmethod
+    def _read_indices(indices: Any) -> Any:
+        found = plain(leaf_of(indices, "mixad.reduce_by_index: indices"))
+        if not result_of(found).kind.type.is_integer:
+            raise KernelTypeError(
+                f"mixad.reduce_by_index: indices have the dtype {found.dtype}",
+                hint="pass whole numbers",
+            )
+        return found
+
+    def _check(self, into: Sequence[Any], given: Sequence[Any]) -> None:
+        """Raise if shapes or dtypes do not fit together."""
+        first = tuple(into[0].shape)
+        for leaf in into:
+            if not leaf.shape or tuple(leaf.shape) != first:
+                raise KernelShapeError(
+                    f"mixad.reduce_by_index: dest has the shapes {first} and {tuple(leaf.shape)}",
+                    hint="pass arrays of one shape, with an axis for the indices",
+                )
+        expected = (*tuple(self.indices.shape), *first[1:])
+        for leaf, one in zip(given, into, strict=True):
+            if tuple(leaf.shape) != expected:
+                raise KernelShapeError(
+                    f"mixad.reduce_by_index: xs has the shape {tuple(leaf.shape)}, with indices of "
+                    f"shape {tuple(self.indices.shape)} and dest of shape {first}",
+                    hint=f"pass elements of shape {expected}",
+                )
+            if result_of(leaf).kind.type != result_of(one).kind.type:
+                raise KernelTypeError(
+                    f"mixad.reduce_by_index: xs has the dtype {leaf.dtype}, dest has {one.dtype}",
+                    hint="convert one of them",
+                )
+
+    def run(self) -> Any:
+        """Return the new arrays."""
+        made, kind = self.combination.operator, kind_of_operator(self.combination.operator)
+        type = made.types[0]
+        if kind == "add" and not type.is_bool:
+            found = [self._sum()]
+        elif kind in ("minimum", "maximum") and not type.is_bool:
+            found = [self._extreme("min" if kind == "minimum" else "max")]
+        else:
+            found = self._general()
+        leaves = [
+            astype(y, r.kind.library.dtype_of(r.kind.type)) if r.kind.type.is_narrow else y
+            for y, r in zip(found, self.results, strict=True)
+        ]
+        return pytree.unflatten(self.structure, leaves)
+
+    # -- by an accumulator -------------------------------------------------------------------------
+
+    def _lanes(self, xs: Any) -> list[Any]:
+        """Return elements, their indices, and the places along the axes after the first."""
+        library, rows = library_of(self.indices), xs.shape[1:]
+        device = getattr(self.indices, "device", None)
+        indices = library.xp.reshape(self.indices, (-1, *[1] * len(rows)))
+        return [xs, indices, *_places(tuple(rows), library, device)]
+
+    def _sum(self) -> Any:
+        (dest,), (xs,) = self.dest, self.xs
+        type = self.combination.operator.types[0]
+        rank, index = len(dest.shape), result_of(self.indices).kind.type
+        call = _accumulating(_sums(type, index, rank, self.drops), tuple(dest.shape))
+        arguments = [*self._lanes(xs), *([dest.shape[0]] if self.drops else [])]
+        return elementwise("add", dest, apply_call(call, arguments)[0])
+
+    def _extreme(self, update: Update) -> Any:
+        (dest,), (xs,) = self.dest, self.xs
+        arguments = dest, xs, self.indices
+        return apply_values_rule(_EXTREME, *arguments, update=update, drops=self.drops)[0]
+
+    # -- by sorting --------------------------------------------------------------------------------
+
+    def _general(self) -> list[Any]:
+        """Sort by index, scan within indices, combine what is last of each with ``dest``."""
+        made, captured = self.combination.operator, self.combination.captured
+        xp, count = library_of(self.indices).xp, self.results[0].shape[0]
+        keys, order = self._sorted(count)
+        if not keys.shape[0] or 0 in self.results[0].shape:
+            return list(self.dest)
+        xs = [leaf if order is None else take(leaf, order, axis=0) for leaf in self.xs]
+        after = math.prod(xs[0].shape[1:])
+        begins = xp.concat([xp.ones_like(keys[:1], dtype=xp.bool), keys[1:] != keys[:-1]])
+        flags = xp.broadcast_to(xp.reshape(begins, (1, -1, 1)), (1, keys.shape[0], after))
+        arrays = [reshape(leaf, (1, -1, after)) for leaf in xs]
+        reduction = Reduction(_flagged(made), True)
+        scanned = run_reduction(reduction, [*arrays, flags, *captured])[: len(arrays)]
+        bins = xp.arange(count, dtype=keys.dtype)
+        last = xp.searchsorted(keys, bins, side="right") - 1
+        taken = xp.where(last < 0, xp.zeros_like(last), last)
+        is_there = xp.reshape((last >= 0) & (keys[taken] == bins), (-1, *[1] * (len(xs[0].shape) - 1)))
+        totals = [
+            reshape(take(y, taken, axis=1), leaf.shape)
+            for y, leaf in zip(scanned, self.dest, strict=True)
+        ]
+        combined = apply_program(made.program, [*self.dest, *totals, *captured])
+        return [where(is_there, new, old) for new, old in zip(combined, self.dest, strict=True)]
+
+    def _sorted(self, count: int) -> tuple[Any, Any]:
+        """Return the indices in order, counted from the first element of ``dest``, and which of
+        ``xs`` each of them had; None if all had their place."""
+        xp, keys = library_of(self.indices).xp, xp_int64(self.indices)
+        if self.is_sorted and bool(xp.any(keys[1:] < keys[:-1])):
+            raise KernelShapeError(
+                "mixad.reduce_by_index: indices_are_sorted=True, and they are not",
+                hint="leave it out",
+            )
+        is_negative = keys < 0
+        outside = (keys >= count) | (keys < -count)
+        if not self.drops and bool(xp.any(outside)):
+            first = int(xp.argmax(xp.astype(outside, xp.int8)))
+            raise KernelIndexError(
+                f"mixad.reduce_by_index: index {int(keys[first])} at place {first} is outside of "
+                f"dest, which has {count} elements",
+                hint="mode='drop' leaves it out",
+            )
+        is_plain = self.is_sorted and not bool(xp.any(is_negative | outside))
+        if is_plain:
+            return keys, None
+        keys = xp.where(is_negative, keys + count, keys)
+        order = xp.argsort(keys, stable=True)
+        if self.drops:
+            order = order[~xp.take(outside, order)]
+        return xp.take(keys, order), order
+
+
+def xp_int64(indices: Any) -> Any:
+    """Return indices as signed integers; those beyond these are outside of any array."""
+    xp = library_of(indices).xp
+    if xp.isdtype(indices.dtype, "unsigned integer"):
+        most = min(int(xp.iinfo(indices.dtype).max), (1 << 63) - 1)
+        indices = xp.where(indices < most, indices, xp.full_like(indices, most))
+    return xp.astype(indices, xp.int64)
+
+
+@lru_cache(maxsize=256)
+def _flagged(made: Operator) -> Operator:
+    """Return the operator of elements with a flag: one that has it combines with none before it."""
+    b, size, params = Builder(made.program.name), made.size, made.program.params
+    one = list(b.copy_params(params[:size]).values())
+    has_one = b.param("flag", BOOL)
+    other = list(b.copy_params(params[size : 2 * size]).values())
+    has_other = b.param("flag", BOOL)
+    captured = list(b.copy_params(params[2 * size :]).values())
+    found = b.if_(
+        has_other,
+        lambda: other,
+        lambda: b.inline(made.program, [*one, *other, *captured]),
+    )
+    return Operator(b.finish([*found, b.op("or", has_one, has_other)]), (*made.cores, ()))
+
+
+# -- programs over accumulators --------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _places(rows: tuple[int, ...], library: Any, device: Any) -> list[Any]:
+    """Return the places along some axes, such that they broadcast."""
+    return [
+        library.asarray(np.arange(n, dtype=np.int64).reshape(n, *[1] * (len(rows) - at - 1)), I64, device)
+        for at, n in enumerate(rows)
+    ]
+
+
+@lru_cache(maxsize=256)
+def _accumulating(program: Program, shape: tuple[int, ...]) -> KernelCall:
+    """Return the call of a program whose one output is an accumulator."""
+    return KernelCall.giving(program, {0: shape})
+
+
+def _updating(
+    b: Builder, place: Sequence[Atom], count: Atom | None, update: Callable[[], None]
+) -> None:
+    """Add an update at a place, unless its index is outside where those are left out."""
+    if count is None:
+        update()
+        return
+
+    def inside() -> tuple[Atom, ...]:
+        update()
+        return ()
+
+    index = b.convert(place[0], I64)
+    is_inside = b.op(
+        "and", b.op("lt", index, count), b.op("le", b.op("neg", count), index)
+    )
+    if place[0].type.kind == "uint":
+        limit = b.op("convert", count, type=place[0].type) if place[0].type.bits == 64 else count
+        own = place[0] if place[0].type.bits == 64 else index
+        is_inside = b.op("lt", own, limit)
+    b.if_(is_inside, inside, tuple)
+
+
+@lru_cache(maxsize=256)
+def _sums(type: ScalarType, index: ScalarType, rank: int, drops: bool) -> Program:
+    """Return the program that adds elements at their indices.
+
+    Params: elements, indices, the places along other axes; how many elements there are to be added
+    to, where others are left out.
+    """
+    return _changing("add", type, index, rank, drops)
+
+
+@lru_cache(maxsize=256)
+def _changing(
+    update: Update, type: ScalarType, index: ScalarType, rank: int, drops: bool
+) -> Program:
+    b = Builder("reduce_by_index")
+    x, at = b.param("xs", type), b.param("indices", index)
+    place = [at, *(b.param(f"axis {axis}", I64) for axis in range(1, rank))]
+    count = b.param("count", I64, "uniform") if drops else None
+    array = b.accumulator("dest", ArrayType(type, rank), update)
+    _updating(b, place, count, lambda: b.accumulate(array, *place, value=x))
+    return verify(b.finish([array]))
+
+
+@lru_cache(maxsize=256)
+def _winning(type: ScalarType, index: ScalarType, rank: int, drops: bool) -> Program:
+    """Return the program that finds the first element that is what came out at its index.
+
+    Params: as of `_sums`, then the elements' numbers, and what came out.
+    """
+    b = Builder("reduce_by_index")
+    x, at = b.param("xs", type), b.param("indices", index)
+    place = [at, *(b.param(f"axis {axis}", I64) for axis in range(1, rank))]
+    count = b.param("count", I64, "uniform") if drops else None
+    number, found = b.param("numbers", I64), b.array_param("dest", ArrayType(type, rank))
+    first = b.accumulator("winners", ArrayType(I64, rank), "min")
+
+    def update() -> None:
+        y = b.load(found, *place)
+        is_it = b.op("eq", x, y)
+        if type.is_float:  # of nan the first nan
+            both = b.op("and", b.op("ne", x, x), b.op("ne", y, y))
+            is_it = b.op("or", is_it, both)
+        none = b.const((1 << 63) - 1, I64)
+        b.accumulate(first, *place, value=b.op("where", is_it, number, none))
+
+    _updating(b, place, count, update)
+    return verify(b.finish([first]))
+
+
+# -- minima and maxima -----------------------------------------------------------------------------
+
+
+def _run_extreme(
+    xp: Any, dest: Any, xs: Any, indices: Any, update: Update, drops: bool
+) -> tuple[Any, ...]:
+    """Return the extremes, and for each the number of the element that it is, -1 of ``dest``."""
+    library = library_of(dest)
+    type, index = result_of(dest).kind.type, result_of(indices).kind.type
+    rank, shape, rows = len(dest.shape), tuple(dest.shape), tuple(dest.shape)[1:]
+    places = _places(rows, library, getattr(dest, "device", None))
+    lanes = [xs, xp.reshape(indices, (-1, *[1] * len(rows))), *places]
+    counts = [shape[0]] if drops else []
+    program = _changing(update, type, index, rank, drops)
+    (found,) = _accumulating(program, shape).kernel([*lanes, *counts])
+    y = xp.minimum(dest, found) if update == "min" else xp.maximum(dest, found)
+    numbers = xp.reshape(xp.arange(math.prod(xs.shape), dtype=xp.int64), tuple(xs.shape))
+    winning = _accumulating(_winning(type, index, rank, drops), shape)
+    (winners,) = winning.kernel([*lanes, *counts, numbers, y])
+    is_dest = (dest == y) | ((dest != dest) & (y != y))
+    return y, xp.where(is_dest, xp.full_like(winners, -1), winners)
+
+
+def _pull_extreme(
+    gs: Sequence[Any],
+    wanted: Sequence[bool],
+    values: Sequence[Any],
+    dest: Any,
+    xs: Any,
+    indices: Any,
+    update: Update,
+    drops: bool,
+) -> list[Any]:
+    (g, _), winners = gs, plain(values[1])
+    xp = library_of(winners).xp
+    is_dest, at = winners < 0, xp.where(winners < 0, xp.zeros_like(winners), winners)
+    of_dest = where(is_dest, g, 0.0) if wanted[0] else None
+    of_xs = scatter_add(where(is_dest, 0.0, g), tuple(xs.shape), at) if wanted[1] else None
+    return [of_dest, of_xs, None]
+
+
+def _push_extreme(
+    tangents: Sequence[Any],
+    values: Sequence[Any],
+    dest: Any,
+    xs: Any,
+    indices: Any,
+    update: Update,
+    drops: bool,
+) -> list[Any]:
+    winners = plain(values[1])
+    xp = library_of(winners).xp
+    is_dest, at = winners < 0, xp.where(winners < 0, xp.zeros_like(winners), winners)
+    of_dest, of_xs, _ = tangents
+    moved = 0.0 if of_xs is None else gather(of_xs, at)
+    kept = 0.0 if of_dest is None else of_dest
+    return [where(is_dest, kept, moved), None]
+
+
+_EXTREME = ValuesRule(
+    "reduce_by_index", _run_extreme, _pull_extreme, reads=range(3), is_total=True, tangents=_push_extreme
+)
