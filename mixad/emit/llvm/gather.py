@@ -5,9 +5,9 @@ call, for the host to raise an IndexError, and reads an element inside instead. 
 kernel to stop: a loop that looks for something in the array would otherwise never find it.
 
 Lanes add one after another, for several may have the same index; where all have one, they are added
-up before.  A lane that is switched off, or is outside, adds zero to the first element, which
-changes no sum: sums begin as +0.0 and are never -0.0.  So it is with minima and maxima.  What is
-written goes to an element of the lane's own, or, of a lane that is switched off, to a spare one.
+up before.  A lane that is switched off adds zero to its element, one that is outside to the first,
+which changes no sum: sums begin as +0.0 and are never -0.0.  So it is with minima and maxima.  What
+is written goes to an element of the lane's own, or, of a lane that is switched off, to a spare one.
 """
 
 from __future__ import annotations
@@ -138,11 +138,25 @@ def update_array(
     if at.offset is None and array.update == "add":  # the lanes are added up by halves
         _update_lane(text, array, at.pointer, lane_sum(text, value))
         return
-    offset = at.offset and text.select(mask, at.offset, text.const(Const(0, I64)))
-    base = at.pointer if offset is None else array.start
+    if array.update == "add":
+        _update_lanes(text, array, at, value)
+        return
+    with text.when(text.any(mask), True):
+        _update_lanes(text, array, at, value, None if at.mask is None else mask)
+
+
+def _update_lanes(
+    text: Text, array: Array, at: Element, value: Value, mask: Value | None = None
+) -> None:
+    """Change the elements of all lanes, or of those that a mask has: as a rule these are few."""
     for lane in range(GANG):
-        pointer = _lane_pointer(text, base, offset, lane)
-        _update_lane(text, array, pointer, lane_of(text, value, lane))
+        pointer = _lane_pointer(text, at.pointer, at.offset, lane)
+        own = lane_of(text, value, lane)
+        if mask is None:
+            _update_lane(text, array, pointer, own)
+            continue
+        with text.when(text.let(f"extractelement {text.splat(mask)}, i64 {lane}"), True):
+            _update_lane(text, array, pointer, own)
 
 
 def _update_lane(text: Text, array: Array, pointer: str, value: Value) -> None:
