@@ -148,7 +148,7 @@ def _dual(operator: Operator, moving: tuple[int, ...]) -> Operator:
 
 
 _REDUCTION = ValuesRule(
-    "a reduction", _run, _pull, reads=range(1 << 30), is_total=True, tangents=_push
+    "a reduction", _run, _pull, reads=range(1 << 30), fresh=True, is_total=True, tangents=_push
 )
 
 
@@ -295,6 +295,7 @@ _PULLBACK = ValuesRule(
     _run_pullback,
     _pull_pullback,
     reads=range(1 << 30),
+    fresh=True,
     is_total=True,
     tangents=_push_pullback,
 )

@@ -478,5 +478,11 @@ def _push_extreme(
 
 
 _EXTREME = ValuesRule(
-    "reduce_by_index", _run_extreme, _pull_extreme, reads=range(3), is_total=True, tangents=_push_extreme
+    "reduce_by_index",
+    _run_extreme,
+    _pull_extreme,
+    reads=range(3),
+    fresh=True,
+    is_total=True,
+    tangents=_push_extreme,
 )

@@ -9,11 +9,14 @@ what the operator captures.  An element is *k* numbers; those that are floats ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import cast
+from typing import Any, cast
+
+import numpy as np
 
 from mixad.kernel.options import DEFAULT_OPTIONS
 from mixad.scalar.build import Builder, as_array
@@ -26,6 +29,9 @@ from mixad.tape.pullback_plan import plan_pullback
 
 __all__ = ["Operator", "fold_program", "fold_pullback_program", "local_cotangents_program",
            "scan_cotangents_program", "scan_program", "scan_pullback_program"]  # fmt: skip
+
+_LINE = 64
+"""Bytes of a line of the cache."""
 
 Core = tuple[int, ...]
 _Atoms = Sequence[Atom]
@@ -183,6 +189,26 @@ class _Walk:
     def _or_zero(self, at: Atom) -> Atom:
         b, zero = self.builder, self.builder.const(0, I64)
         return b.op("where", b.op("lt", zero, at), self.previous(at), zero)
+
+    def touch(self, *arrays: Mapping[int, Var]) -> None:
+        """Bring the arrays of the run into the cache: they are read from its end, or written."""
+        b = self.builder
+        for array, core in ((a[leaf], self.operator.cores[leaf]) for a in arrays for leaf in a):
+            size, line = math.prod(core), _LINE // array.type.itemsize
+            places = [self._unraveled(core, at) for at in range(0, size, line)]
+
+            def turn(j: Atom, array: Var = array, places: Any = places, by: int = max(1, line // size)) -> list[Atom]:
+                at = b.op("add", self.start, j)
+                for place in places:
+                    b.touch(array, *self._indices(at, place))
+                return [b.op("add", j, b.const(by, I64))]
+
+            b.while_([b.const(0, I64)], lambda j: b.op("lt", j, self.length), turn)
+
+    @staticmethod
+    def _unraveled(core: Core, at: int) -> Core:
+        """Return the indices of a number of an element that has some before it."""
+        return tuple(int(i) for i in np.unravel_index(at, core)) if core else ()
 
     # -- what is done with them --------------------------------------------------------------------
 
@@ -355,6 +381,7 @@ def scan_program(operator: Operator, has_prefix: bool) -> Program:
     if has_prefix:
         before = walk.of_run(prefixes, walk.previous_run())
         first = walk.unless_first(walk.combine(before, first), first)
+    walk.touch(ys)
     walk.write(ys, walk.start, first)
 
     def step(at: Atom, total: _Atoms) -> list[Atom]:
@@ -384,6 +411,7 @@ def local_cotangents_program(operator: Operator) -> Program:
         r = walk.sum(r, walk.element(gs, at))
         return pull(walk.element(ys, before), walk.element(xs, at), r)[0]
 
+    walk.touch(xs, ys, gs)
     r = walk.zeros(operator.floats)
     r = walk.backward(r, lambda at, r: step(at, walk.previous(at), r), 1)
     return walk.finish(step(walk.start, walk.before_start, r))
@@ -413,6 +441,7 @@ def scan_cotangents_program(operator: Operator, has_later: bool) -> Program:
     def step(at: Atom, r: _Atoms) -> list[Atom]:
         return pull(walk.element(ys, walk.previous(at)), walk.element(xs, at), take(at, r))[0]
 
+    walk.touch(xs, ys, gs, rs)
     r = walk.of_run(later, walk.run) if has_later else walk.zeros(operator.floats)
     take(walk.start, walk.backward(r, step, 1))
     return walk.finish(list(rs.values()))
@@ -442,6 +471,7 @@ def scan_pullback_program(
         walk.write(found, at, of_b)
         return [*of_a, *walk.sum(values[count:], gained)]
 
+    walk.touch(xs, ys, gs, found)
     r = walk.of_run(later, walk.run) if has_later else walk.zeros(operator.floats)
     values = [*r, *pull.no_sums()]
     values = walk.backward(values, lambda at, v: step(at, walk.previous(at), v), 1)
@@ -480,6 +510,7 @@ def fold_pullback_program(
         walk.write(found, at, total)
         return walk.combine(total, walk.element(xs, at))
 
+    walk.touch(found)
     walk.forward(total, advance, 1)
 
     def step(at: Atom, prefix: _Atoms, values: _Atoms) -> list[Atom]:

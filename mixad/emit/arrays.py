@@ -32,6 +32,7 @@ from mixad.scalar.ir import (
     Load,
     Program,
     Statement,
+    Touch,
     While,
     walk_statements,
 )
@@ -202,6 +203,8 @@ class _Lowering:
                 return [Assign((f"v{s.out.id}",), (gathered,))]
             case Accumulate():
                 return [Scatter(f"v{s.array.id}", mask, _nodes(s.indices), _node(s.value))]
+            case Touch():
+                return []
 
     def branches(self, s: If, mask: str) -> list[Step]:
         cond = _node(s.cond)

@@ -23,6 +23,7 @@ from mixad.scalar.ir import (
     Load,
     Program,
     Statement,
+    Touch,
     Var,
     While,
     walk_statements,
@@ -35,6 +36,7 @@ __all__ = ["order_by_height"]
 def order_by_height(program: Program) -> Program:
     """Return a program with the statements of each block in the order of their heights."""
     written = frozenset(a.var for a in program.accumulators if a.kind == "write")
+    written |= {s.array for s in walk_statements(program.body) if isinstance(s, Touch)}
     return replace(program, body=_ordered(program.body, contents_of(program), written))
 
 
@@ -53,7 +55,7 @@ def _heights(
 ) -> list[int]:
     """Return for each statement the cost of the dearest chain that starts with it.
 
-    What reads or writes an array that is ``written`` waits for all that did before.
+    What reads or writes an array that is ``written``, or touched, waits for all that did before.
     """
     after: defaultdict[Var, int] = defaultdict(int)
     heights = []
@@ -70,7 +72,7 @@ def _heights(
 def _accessed(s: Statement, arrays: frozenset[Var]) -> set[Var]:
     """Return which of some arrays a statement reads or changes, its blocks included."""
     inside = walk_statements(Block((s,), ()))
-    return {t.array for t in inside if isinstance(t, Load | Accumulate) and t.array in arrays}
+    return {t.array for t in inside if isinstance(t, Load | Accumulate | Touch) and t.array in arrays}
 
 
 def _inside(

@@ -17,6 +17,7 @@ from mixad.scalar.ir import (
     Load,
     Program,
     Statement,
+    Touch,
     While,
 )
 from mixad.scalar.types import ScalarType
@@ -138,6 +139,8 @@ def _statement(s: Statement) -> list[str]:
         case Accumulate():
             element = f"v{s.array.id}[{_listed(s.indices)}]"
             return [f"{element} = update{s.array.id}({element}, {_shown(s.value)})"]
+        case Touch():
+            return []
 
 
 def _loop(s: While) -> list[str]:

@@ -26,6 +26,7 @@ from mixad.scalar.ir import (
     Param,
     Program,  # fmt: skip
     Statement,
+    Touch,
     Update,
     Var,
     While,
@@ -263,6 +264,10 @@ class Builder:
         """Change an element of an accumulator by ``value``: see `Update`."""
         self._append(Accumulate(array, indices, value, self.line, is_inside))
 
+    def touch(self, array: Var, *indices: Atom) -> None:
+        """Tell that an element of an array will be read or written soon."""
+        self._append(Touch(array, indices, self.line))
+
     def _is_changed(self, array: Var) -> bool:
         return any(a.var == array for a in self._accumulators)
 
@@ -361,6 +366,8 @@ class _Copier:
                 array, value = _as_var(self._value(s.array)), self._value(s.value)
                 indices = self._values(s.indices)
                 self.to.accumulate(array, *indices, value=value, is_inside=s.is_inside)
+            case Touch():
+                self.to.touch(_as_var(self._value(s.array)), *self._values(s.indices))
 
     def _equation(self, s: Equation, args: tuple[Atom, ...]) -> Atom:
         return self.equation(s, args) if self.equation else self.to.op(s.op, *args, type=s.out.type)

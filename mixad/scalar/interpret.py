@@ -28,6 +28,7 @@ from mixad.scalar.ir import (
     Param,
     Program,
     Statement,
+    Touch,
     Var,
     While,
 )
@@ -233,6 +234,8 @@ class _Translation:
                 return self.load(s)
             case Accumulate():
                 return self.accumulation(s)
+            case Touch():
+                return lambda values: None
 
     def equation(self, s: Equation) -> _Step:
         if self.watch is not None:

@@ -10,6 +10,7 @@
                 | While       var*  <- carries var* from atom*; while block(carries) do block
                 | Load        var   <- param[atom, ...]
                 | Accumulate  accumulator[atom, ...] changed by atom
+                | Touch       param[atom, ...]
     atom      ::= Var  |  Const
     accumulator ::= name  var                    -- an array that statements change
     type      ::= ScalarType  |  ArrayType       -- ArrayType for "array" params and accumulators
@@ -43,7 +44,7 @@ from mixad.errors import SourceLocation
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Accumulate", "ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line",
-           "Load", "Param", "Program", "Statement", "Update", "Var", "While", "nested_blocks", "read_atoms",
+           "Load", "Param", "Program", "Statement", "Touch", "Update", "Var", "While", "nested_blocks", "read_atoms",
            "source_lines", "walk_statements", "written_vars"]  # fmt: skip
 
 Kind = Literal["lane", "uniform", "array"]
@@ -228,7 +229,19 @@ class Accumulate:
     is_inside: bool = False
 
 
-Statement: TypeAlias = Equation | If | While | Load | Accumulate
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """``array[indices]`` will be read or written: it may be brought into the cache.
+
+    For what is not read in the order of memory.  The indices are inside.
+    """
+
+    array: Var
+    indices: tuple[Atom, ...]
+    line: Line | None = field(default=None, compare=False)
+
+
+Statement: TypeAlias = Equation | If | While | Load | Accumulate | Touch
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +358,7 @@ def read_atoms(statement: Statement) -> tuple[Atom, ...]:
             return (statement.cond,)
         case While():
             return statement.inits
-        case Load():
+        case Load() | Touch():
             return statement.indices
         case Accumulate():
             return (*statement.indices, statement.value)
@@ -391,6 +404,8 @@ def _canonical_text(program: Program) -> str:
                 head += f"[{names_of(s.carries)}]" + "i" * s.implicit
             case Load() | Accumulate():
                 head += f"@{name(s.array)}" + "!" * s.is_inside
+            case Touch():
+                head += f"@{name(s.array)}"
         blocks = "".join(map(block, nested_blocks(s)))
         return f"{head}{blocks}->{names_of(written_vars(s))}"
 
@@ -430,6 +445,8 @@ def _shown_statement(s: Statement) -> list[str]:
             return [f"{s.out}:{s.out.type} = load {s.array}[{_listed(s.indices)}]"]
         case Accumulate():
             return [f"update {s.array}[{_listed(s.indices)}] by {s.value}"]
+        case Touch():
+            return [f"touch {s.array}[{_listed(s.indices)}]"]
 
 
 def _listed(atoms: tuple[Atom, ...]) -> str:

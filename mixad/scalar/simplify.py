@@ -18,6 +18,7 @@ from mixad.scalar.ir import (
     Load,
     Program,
     Statement,
+    Touch,
     Var,
     While,
     nested_blocks,
@@ -69,8 +70,8 @@ def _trimmed(block: Block, live: set[Var]) -> Block:
 
 
 def _adds_to(statement: Statement, live: set[Var]) -> bool:
-    """Whether a statement adds to an accumulator that is an output."""
-    if isinstance(statement, Accumulate):
+    """Whether a statement changes an accumulator that is an output, or touches what is read."""
+    if isinstance(statement, Accumulate | Touch):
         return statement.array in live
     blocks = nested_blocks(statement)
     return any(_adds_to(s, live) for block in blocks for s in block.statements)
@@ -100,7 +101,8 @@ def _trimmed_if(s: If, live: set[Var]) -> If:
 def _trimmed_while(s: While, live: set[Var]) -> While:
     """Keep the carries that the outputs, the test or other kept carries read."""
     kept = {i for i, out in enumerate(s.outs) if out in live}
-    accumulators = {s.array for s in walk_statements(s.body) if isinstance(s, Accumulate)} & live
+    inside = walk_statements(s.body)
+    accumulators = {s.array for s in inside if isinstance(s, Accumulate | Touch)} & live
     while True:
         inner = set(accumulators)
         results = tuple(s.body.results[i] for i in sorted(kept))

@@ -15,6 +15,7 @@ from mixad.scalar.ir import (
     Load,
     Program,
     Statement,
+    Touch,
     Var,
     While,  # fmt: skip
     read_atoms,
@@ -160,19 +161,20 @@ class _Checker:
                 self.assign(s.carries, inner)
                 _same(self.block(s.cond, inner), (BOOL,), "loop test")
                 _same(self.block(s.body, inner), carries, "next carries")
-            case Load() | Accumulate():
+            case Load() | Accumulate() | Touch():
                 self.access(s)
 
-    def access(self, s: Load | Accumulate) -> None:
-        is_load = isinstance(s, Load)
+    def access(self, s: Load | Accumulate | Touch) -> None:
+        is_load = not isinstance(s, Accumulate)
         rank = (self.arrays if is_load else self.accumulators).get(s.array)
         if rank is None:
             what = "indexed but is no array param" if is_load else "changed but is no accumulator"
             raise VerificationError(f"{s.array} is {what}")
         if len(s.indices) != rank or not all(i.type.is_integer for i in s.indices):
             raise VerificationError(f"{s.array} takes {rank} integer indices")
-        element = s.out.type if isinstance(s, Load) else s.value.type
-        _same((element,), (s.array.type,), "element")
+        if not isinstance(s, Touch):
+            element = s.out.type if isinstance(s, Load) else s.value.type
+            _same((element,), (s.array.type,), "element")
 
 
 def _same(got: tuple[ScalarType, ...], expected: tuple[ScalarType, ...], what: str) -> None:

@@ -19,6 +19,7 @@ from mixad.scalar.ir import (
     Line,
     Load,
     Statement,
+    Touch,
     Var,
     While,
 )
@@ -105,6 +106,8 @@ class Body:
                 self.names[s.out] = self.element(s)
             case Accumulate():
                 raise BackendError("CUDA kernels do not accumulate into indexed arrays")
+            case Touch():
+                pass  # lanes that are neighbours read in the order of memory
 
     def declared(self, variables: Sequence[Var], inits: Sequence[Atom] = ()) -> list[str]:
         """Declare variables that are assigned later, and return their names."""

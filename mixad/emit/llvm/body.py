@@ -16,6 +16,7 @@ from mixad.emit.llvm.gather import (
     checked_element,
     gathered,
     known_element,
+    touch,
     update_array,
 )
 from mixad.emit.llvm.instructions import emit_op
@@ -33,6 +34,7 @@ from mixad.scalar.ir import (
     Line,
     Load,
     Statement,
+    Touch,
     Var,
     While,
 )
@@ -129,6 +131,8 @@ class Body:
                 self.values[s.out] = value
             case Accumulate():
                 self.accumulate(s)
+            case Touch():
+                touch(self.text, self.element(s))
 
     def accumulate(self, s: Accumulate) -> None:
         """Emit a change of an array, in the type of its elements or of their sums."""
@@ -137,10 +141,10 @@ class Body:
             value = emit_op(self.text, self.dialect, "convert", (value,), array.type)
         update_array(self.text, array, self.element(s), value, self.elements)
 
-    def element(self, s: Load | Accumulate) -> Element:
+    def element(self, s: Load | Accumulate | Touch) -> Element:
         """Emit where the element of an access is."""
         array = self.arrays[s.array]
-        if s.is_inside:
+        if isinstance(s, Touch) or s.is_inside:
             split = [self.moved.get(i) or (self.value(i), None) for i in s.indices]
             return known_element(self.text, array, split, self.mask)
         return checked_element(self.text, array, list(map(self.value, s.indices)), self.mask)

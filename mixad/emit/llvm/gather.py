@@ -24,7 +24,8 @@ from mixad.kernel.tiling import neutral
 from mixad.scalar.ir import Const, Update
 from mixad.scalar.types import BOOL, I64, ScalarType
 
-__all__ = ["Array", "Element", "checked_element", "gathered", "known_element", "update_array"]
+__all__ = ["Array", "Element", "checked_element", "gathered", "known_element", "touch",
+           "update_array"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,13 @@ def gathered(text: Text, array: Array, at: Element) -> Value:
         loaded = text.let(f"load {memory_type(array.type, False)}, ptr {at.pointer}, align 1")
         return from_memory(text, loaded, array.type, lanes=False)
     return from_memory(text, _gang(text, array, at.pointer, at.offset), array.type, lanes=True)
+
+
+def touch(text: Text, at: Element) -> None:
+    """Load the element of each lane for nothing: memory is read ahead of loads, not of prefetches."""
+    for lane in range(1 if at.offset is None else GANG):
+        pointer = _lane_pointer(text, at.pointer, at.offset, lane)
+        text.let(f"load volatile i8, ptr {pointer}, align 1")
 
 
 def update_array(
