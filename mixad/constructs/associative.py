@@ -28,7 +28,7 @@ from mixad.namespace.manipulation import flip, reshape
 from mixad.namespace.masked_reductions import masked_max, masked_min, masked_total
 from mixad.scalar.types import F32
 from mixad.tape.apply import apply_program
-from mixad.tape.node import Result, common_library
+from mixad.tape.node import common_library
 from mixad.tape.tracer import plain
 
 __all__ = ["associative_scan", "check_associative", "reduce"]
@@ -100,8 +100,7 @@ def reduce(
     (array(6.), array(8.))
     """
     elements = _Elements("reduce", op, xs, axis, signature)
-    found = elements.reduce(initial, keepdims)
-    return found
+    return elements.reduce(initial, keepdims)
 
 
 def associative_scan(
@@ -331,7 +330,9 @@ class _Elements:
                 concat([first, leaf[cut]], axis=self.axis)
                 for first, leaf in zip(firsts, self.leaves, strict=True)
             ]
-        found = [reshape(y, tuple(x.shape)) for y, x in zip(self._run(True), self.leaves, strict=True)]
+        found = [
+            reshape(y, tuple(x.shape)) for y, x in zip(self._run(True), self.leaves, strict=True)
+        ]
         if initial is not None and not exclusive:
             found = [y[self._part(slice(1, None))] for y in found]
         if reverse:
@@ -424,7 +425,10 @@ class _Elements:
         )
         count = len(places)
         a, b, c = ([leaf[(*at, slice(0, count), ...)] for leaf in each] for each in (a, b, c))
-        left, right = self._combined(self._combined(a, b), c), self._combined(a, self._combined(b, c))
+        left, right = (
+            self._combined(self._combined(a, b), c),
+            self._combined(a, self._combined(b, c)),
+        )
         for one, other in zip(left, right, strict=True):
             one, other = np.asarray(plain(one)), np.asarray(plain(other))
             wrong = ~_are_close(one, other)

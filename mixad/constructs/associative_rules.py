@@ -118,7 +118,12 @@ def _push(
     moving = tuple([at for at, t in enumerate(tangents[count:]) if t is not None])
     along = [or_zeros(tangents[at], result_of(arguments[at])) for at in floats]
     dual = Reduction(_dual(operator, moving), reduction.is_scan)
-    given = [*arguments[:count], *along, *arguments[count:], *[tangents[count + at] for at in moving]]
+    given = [
+        *arguments[:count],
+        *along,
+        *arguments[count:],
+        *[tangents[count + at] for at in moving],
+    ]
     found = dict(zip(floats, run_reduction(dual, given)[count:], strict=True))
     return [found.get(at) for at in range(len(values))]
 
@@ -166,7 +171,9 @@ def _run_pullback(
     leaves, captured, values, gs = _split(arguments, reduction, seeded)
     given = dict(zip(seeded, gs, strict=True))
     shapes = values if reduction.is_scan else [leaf[:, :1, ...] for leaf in leaves]
-    of_values = [given[at] if at in given else xp.zeros_like(shapes[at]) for at in operator.float_leaves]
+    of_values = [
+        given[at] if at in given else xp.zeros_like(shapes[at]) for at in operator.float_leaves
+    ]
     if reduction.is_scan:
         ys, totals = values[:count], values[count:]
         return tuple(pull_scan(operator, leaves, ys, totals, of_values, captured, wanted))
@@ -211,9 +218,7 @@ def _steps_of(reduction: Reduction) -> Callable[..., list[Any]]:
 
     def compute(*operands: Any) -> list[Any]:
         leaves, captured = operands[:count], operands[count:]
-        numbers = [
-            moveaxis(leaves[leaf][(..., *index)], 1, 0) for leaf, index in operator.places
-        ]
+        numbers = [moveaxis(leaves[leaf][(..., *index)], 1, 0) for leaf, index in operator.places]
 
         def step(total: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
             found = apply_program(operator.program, [*total, *x, *captured])

@@ -232,7 +232,9 @@ class _Histogram:
         bins = xp.arange(count, dtype=keys.dtype)
         last = xp.searchsorted(keys, bins, side="right") - 1
         taken = xp.where(last < 0, xp.zeros_like(last), last)
-        is_there = xp.reshape((last >= 0) & (keys[taken] == bins), (-1, *[1] * (len(xs[0].shape) - 1)))
+        is_there = xp.reshape(
+            (last >= 0) & (keys[taken] == bins), (-1, *[1] * (len(xs[0].shape) - 1))
+        )
         totals = [
             reshape(take(y, taken, axis=1), leaf.shape)
             for y, leaf in zip(scanned, self.dest, strict=True)
@@ -321,7 +323,9 @@ def _flagged(made: Operator) -> Operator:
 def _places(rows: tuple[int, ...], library: Any, device: Any) -> list[Any]:
     """Return the places along some axes, such that they broadcast."""
     return [
-        library.asarray(np.arange(n, dtype=np.int64).reshape(n, *[1] * (len(rows) - at - 1)), I64, device)
+        library.asarray(
+            np.arange(n, dtype=np.int64).reshape(n, *[1] * (len(rows) - at - 1)), I64, device
+        )
         for at, n in enumerate(rows)
     ]
 
@@ -345,9 +349,7 @@ def _updating(
         return ()
 
     index = b.convert(place[0], I64)
-    is_inside = b.op(
-        "and", b.op("lt", index, count), b.op("le", b.op("neg", count), index)
-    )
+    is_inside = b.op("and", b.op("lt", index, count), b.op("le", b.op("neg", count), index))
     if place[0].type.kind == "uint":
         limit = b.op("convert", count, type=place[0].type) if place[0].type.bits == 64 else count
         own = place[0] if place[0].type.bits == 64 else index

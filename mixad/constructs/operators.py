@@ -154,7 +154,7 @@ def _example_of(structure: pytree.Structure, leaves: Sequence[Any]) -> Any:
 
 @lru_cache(maxsize=64)
 def _tuple_of(count: int) -> Any:
-    return namedtuple("Element", [f"x{at}" for at in range(count)])  # noqa: PYI024
+    return namedtuple("Element", [f"x{at}" for at in range(count)])
 
 
 def _check_returned(
@@ -196,7 +196,9 @@ def _check_returned(
 def _shown(structure: pytree.Structure, cores: Sequence[tuple[int, ...]]) -> str:
     what = f"arrays of shape {cores[0]}" if cores and cores[0] else "numbers"
     if structure.kind is None:
-        return what[:-1].replace("arrays", "an array") if not cores[0] else f"an array of {cores[0]}"
+        return (
+            what[:-1].replace("arrays", "an array") if not cores[0] else f"an array of {cores[0]}"
+        )
     return f"{structure} of {what}"
 
 

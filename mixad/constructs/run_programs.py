@@ -2,9 +2,9 @@
 
 An axis is cut into runs, and each lane of a kernel walks through one.  Arrays have three axes, what
 is before the axis, the axis, and what is after it, then those of an element that is itself a small
-array.  Params are the arrays that are read, then, for each lane, the place before, the number of the
-run and the place after; how many elements a run has and how many of the first runs have one more;
-what the operator captures.  An element is *k* numbers; those that are floats have cotangents.
+array.  Params are the arrays that are read; for each lane, the place before, the number of the run
+and the place after; how many elements a run has and how many of the first runs have one more; what
+the operator captures.  An element is several numbers; those that are floats have cotangents.
 """
 
 from __future__ import annotations
@@ -197,7 +197,9 @@ class _Walk:
             size, line = math.prod(core), _LINE // array.type.itemsize
             places = [self._unraveled(core, at) for at in range(0, size, line)]
 
-            def turn(j: Atom, array: Var = array, places: Any = places, by: int = max(1, line // size)) -> list[Atom]:
+            def turn(
+                j: Atom, array: Var = array, places: Any = places, by: int = max(1, line // size)
+            ) -> list[Atom]:
                 at = b.op("add", self.start, j)
                 for place in places:
                     b.touch(array, *self._indices(at, place))
@@ -335,7 +337,9 @@ class _Pullback:
         """Return the same; at the first place of the axis nothing is combined with the element."""
         walk = self.walk
         is_first, zeros = walk.is_first_place(at), walk.zeros(walk.operator.floats)
-        of_a, of_b, gained = self(a, b, [walk.where(is_first, *p) for p in zip(zeros, r, strict=True)])
+        of_a, of_b, gained = self(
+            a, b, [walk.where(is_first, *p) for p in zip(zeros, r, strict=True)]
+        )
         return of_a, [walk.where(is_first, *p) for p in zip(r, of_b, strict=True)], gained
 
     def no_sums(self) -> list[Atom]:
@@ -448,9 +452,7 @@ def scan_cotangents_program(operator: Operator, has_later: bool) -> Program:
 
 
 @lru_cache(maxsize=256)
-def scan_pullback_program(
-    operator: Operator, has_later: bool, wanted: tuple[int, ...]
-) -> Program:
+def scan_pullback_program(operator: Operator, has_later: bool, wanted: tuple[int, ...]) -> Program:
     """Return the program that finds the cotangents of elements and of what is captured.
 
     Params: as of `scan_cotangents_program`.  Outputs: the arrays of cotangents, then those of the
@@ -480,9 +482,7 @@ def scan_pullback_program(
 
 
 @lru_cache(maxsize=256)
-def fold_pullback_program(
-    operator: Operator, has_prefix: bool, wanted: tuple[int, ...]
-) -> Program:
+def fold_pullback_program(operator: Operator, has_prefix: bool, wanted: tuple[int, ...]) -> Program:
     """Return the program that finds the cotangents of elements of a reduction, and of captures.
 
     A run is walked through once more; the prefixes are where the cotangents will be, until these

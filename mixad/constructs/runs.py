@@ -14,8 +14,9 @@ Henriksen, Oancea: "AD for an Array Language with Nested Parallelism", SC22.)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,8 @@ _RUN = 120
 two, which would put all lanes into the same lines of it."""
 
 
-class _Runs(NamedTuple):
+@dataclass(frozen=True)
+class _Runs:
     """How an axis is cut: the first ``more`` of ``count`` runs have one element more."""
 
     shape: tuple[int, int, int]

@@ -212,9 +212,7 @@ def _result(
         return Result(position, output.type, stored, None, stored, final, output.type, part)
     if output.accumulated is not None and output.update == "write":
         final = launch.results[index]
-        return Result(
-            position, output.type, final, None, final, final, output.type, update="write"
-        )
+        return Result(position, output.type, final, None, final, final, output.type, update="write")
     if output.accumulated is not None:
         final, slabs = launch.results[index], -(-tile_count(launch) // slab_tiles(launch))
         copies = (max(1, slabs), *final)

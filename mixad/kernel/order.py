@@ -40,9 +40,7 @@ def order_by_height(program: Program) -> Program:
     return replace(program, body=_ordered(program.body, contents_of(program), written))
 
 
-def _ordered(
-    block: Block, contents: Mapping[int, Contents], written: frozenset[Var]
-) -> Block:
+def _ordered(block: Block, contents: Mapping[int, Contents], written: frozenset[Var]) -> Block:
     """Sort a block and the blocks inside it; equal heights stay in the order they were in."""
     heights = _heights(block, contents, written)
     order = sorted(range(len(heights)), key=lambda i: -heights[i])
@@ -50,9 +48,7 @@ def _ordered(
     return Block(tuple(inside), block.results)
 
 
-def _heights(
-    block: Block, contents: Mapping[int, Contents], written: frozenset[Var]
-) -> list[int]:
+def _heights(block: Block, contents: Mapping[int, Contents], written: frozenset[Var]) -> list[int]:
     """Return for each statement the cost of the dearest chain that starts with it.
 
     What reads or writes an array that is ``written``, or touched, waits for all that did before.
@@ -72,12 +68,12 @@ def _heights(
 def _accessed(s: Statement, arrays: frozenset[Var]) -> set[Var]:
     """Return which of some arrays a statement reads or changes, its blocks included."""
     inside = walk_statements(Block((s,), ()))
-    return {t.array for t in inside if isinstance(t, Load | Accumulate | Touch) and t.array in arrays}
+    return {
+        t.array for t in inside if isinstance(t, Load | Accumulate | Touch) and t.array in arrays
+    }
 
 
-def _inside(
-    s: Statement, contents: Mapping[int, Contents], written: frozenset[Var]
-) -> Statement:
+def _inside(s: Statement, contents: Mapping[int, Contents], written: frozenset[Var]) -> Statement:
     """Sort the blocks inside a statement."""
 
     def ordered(block: Block) -> Block:

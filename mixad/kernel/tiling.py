@@ -25,8 +25,8 @@ from mixad.kernel.spec import Launch, Output
 from mixad.scalar.types import F64, ScalarType, integer_bounds
 
 __all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "MAX_SLABS", "Combine", "Tiling",
-           "accumulator", "combine_of", "is_left_whole", "neutral", "padded_columns", "partial_shape",
-           "slab_limit", "slab_tiles", "tile_blocks", "tile_count", "tile_rows",
+           "accumulator", "combine_of", "is_left_whole", "neutral", "padded_columns",
+           "partial_shape", "slab_limit", "slab_tiles", "tile_blocks", "tile_count", "tile_rows",
            "tile_runs"]  # fmt: skip
 
 GANG = 16

@@ -46,7 +46,12 @@ _SPELLINGS: Mapping[str, str] = MappingProxyType({
 """Ops that Python's operators spell on NumPy scalars; the others go through `apply`."""
 
 
-_UPDATES = {"add": "np.add", "min": "np.minimum", "max": "np.maximum", "write": "lambda old, new: new"}
+_UPDATES = {
+    "add": "np.add",
+    "min": "np.minimum",
+    "max": "np.maximum",
+    "write": "lambda old, new: new",
+}
 
 
 def as_python_source(program: Program, arguments: Sequence[Any] | None = None) -> str:

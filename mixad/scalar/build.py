@@ -258,9 +258,7 @@ class Builder:
             self._append(Load(found, array, indices, self.line, is_inside))
         return found
 
-    def accumulate(
-        self, array: Var, *indices: Atom, value: Atom, is_inside: bool = False
-    ) -> None:
+    def accumulate(self, array: Var, *indices: Atom, value: Atom, is_inside: bool = False) -> None:
         """Change an element of an accumulator by ``value``: see `Update`."""
         self._append(Accumulate(array, indices, value, self.line, is_inside))
 

@@ -19,11 +19,11 @@ A *lane* param varies from element to element, a *uniform* one is a scalar of th
 one is indexed by the program itself.  An *accumulator* is an array that all elements of the
 broadcast change, and an output where its variable is a result of the program.  One that is added to
 begins as zeros, one of minima as the largest number; what is written must be every element, each
-by one element of the broadcast only, which may read what it wrote.  A variable is assigned once in the whole program and may be
-read in its block, after its statement, and in blocks nested there.  ``If`` has no variables of its
-own blocks visible outside: both blocks end in results, which become its ``outs``.  ``While`` tests
-``cond`` (a block over the carries with one boolean result) before every turn, and its ``outs`` are
-the carries when the test fails.
+by one element of the broadcast only, which may read what it wrote.  A variable is assigned once in
+the whole program and may be read in its block, after its statement, and in blocks nested there.
+``If`` has no variables of its own blocks visible outside: both blocks end in results, which become
+its ``outs``.  ``While`` tests ``cond`` (a block over the carries with one boolean result) before
+every turn, and its ``outs`` are the carries when the test fails.
 
 Everything here is frozen data.  `mixad.scalar.verify` checks it, `mixad.scalar.build` makes it,
 `mixad.scalar.interpret` runs it.
@@ -44,8 +44,9 @@ from mixad.errors import SourceLocation
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Accumulate", "ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line",
-           "Load", "Param", "Program", "Statement", "Touch", "Update", "Var", "While", "nested_blocks", "read_atoms",
-           "source_lines", "walk_statements", "written_vars"]  # fmt: skip
+           "Load", "Param", "Program", "Statement", "Touch", "Update", "Var", "While",
+           "nested_blocks", "read_atoms", "source_lines", "walk_statements",
+           "written_vars"]  # fmt: skip
 
 Kind = Literal["lane", "uniform", "array"]
 

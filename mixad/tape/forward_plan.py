@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.build import Builder
 from mixad.scalar.contraction import contraction
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
-from mixad.scalar.ir import Atom, Block, Const, Program
+from mixad.scalar.ir import Atom, Block, Const, Kind, Program
 from mixad.scalar.pushforward import pushforward
 from mixad.scalar.simplify import without_dead_code
 from mixad.tape.pullback_plan import PullbackPlan
@@ -172,7 +172,9 @@ def plan_contraction(
     read = sorted({at for m in used for at in chosen[m].values() if isinstance(at, int)})
     partials: dict[int, Atom] = {
         at: builder.param(
-            f"partial {at}", types[at], params[at].kind if at < len(params) else "lane"
+            f"partial {at}",
+            types[at],
+            cast("Kind", params[at].kind) if at < len(params) else "lane",
         )
         for at in read
     }

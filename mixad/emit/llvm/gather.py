@@ -127,15 +127,13 @@ def gathered(text: Text, array: Array, at: Element) -> Value:
 
 
 def touch(text: Text, at: Element) -> None:
-    """Load the element of each lane for nothing: memory is read ahead of loads, not of prefetches."""
+    """Load the element of each lane for nothing: memory is read ahead of loads alone."""
     for lane in range(1 if at.offset is None else GANG):
         pointer = _lane_pointer(text, at.pointer, at.offset, lane)
         text.let(f"load volatile i8, ptr {pointer}, align 1")
 
 
-def update_array(
-    text: Text, array: Array, at: Element, value: Value, elements: Value
-) -> None:
+def update_array(text: Text, array: Array, at: Element, value: Value, elements: Value) -> None:
     """Emit the change of an element by a value, of the array's type, for each lane that has one."""
     mask = text.both(at.mask, elements)
     if array.update == "write":
