@@ -24,6 +24,7 @@ WORKLOADS = (
     "gmm",
     "dlstm",
     "programs",
+    "constructs",
     "tiny",
     "startup",
 )

@@ -297,7 +297,7 @@ class _Elements:
         kind, leaf = kind_of_operator(self.combination.operator), self.leaves[0]
         of = _REDUCTIONS.get(kind or "")
         around = self._around(1 if keepdims else None)
-        if of is not None and not leaf_type(leaf).is_bool and (initial is None or self.extent):
+        if of is not None and not _type_of(leaf).is_bool and (initial is None or self.extent):
             options = {"dtype": leaf.dtype} if kind in ("add", "mul") else {}
             if not self.extent and kind not in ("add", "mul"):
                 raise self._empty()
@@ -451,7 +451,7 @@ class _Elements:
         )
 
 
-def leaf_type(leaf: Any) -> Any:
+def _type_of(leaf: Any) -> Any:
     """Return the scalar type of an array."""
     return result_of(leaf).kind.type
 

@@ -245,7 +245,7 @@ class _Histogram:
     def _sorted(self, count: int) -> tuple[Any, Any]:
         """Return the indices in order, counted from the first element of ``dest``, and which of
         ``xs`` each of them had; None if all had their place."""
-        xp, keys = library_of(self.indices).xp, xp_int64(self.indices)
+        xp, keys = library_of(self.indices).xp, _signed(self.indices)
         if self.is_sorted and bool(xp.any(keys[1:] < keys[:-1])):
             raise KernelShapeError(
                 "mixad.reduce_by_index: indices_are_sorted=True, and they are not",
@@ -290,7 +290,7 @@ def _order(keys: Any, count: int) -> Any:
 _DIGIT = (1 << 16) - 1
 
 
-def xp_int64(indices: Any) -> Any:
+def _signed(indices: Any) -> Any:
     """Return indices as signed integers; those beyond these are outside of any array."""
     xp = library_of(indices).xp
     if xp.isdtype(indices.dtype, "unsigned integer"):

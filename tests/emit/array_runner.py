@@ -7,6 +7,7 @@ from typing import Any
 
 from mixad.emit.array_run import in_memory, run_procedure
 from mixad.emit.arrays import procedure_of
+from mixad.kernel.tiling import neutral
 from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.ir import Program
 from mixad.scalar.widen import widened
@@ -23,14 +24,13 @@ def run_arrays(
 
     ``accumulators`` are their shapes.
     """
-    added = [a.var.type for a in program.accumulators]
-    pairs = zip(accumulators, added, strict=True)
-    zeros = [xp.zeros(s, dtype=array_dtype(xp, t.arithmetic)) for s, t in pairs]
-    arguments = [*arguments, *zeros]
-    kinds = (
-        *((p.kind, p.var.type) for p in program.params),
-        *(("accumulator", type) for type in added),
-    )
+    added = [(a.kind, a.var.type) for a in program.accumulators]
+    begun = [
+        xp.full(shape, neutral(kind, type), dtype=array_dtype(xp, type.arithmetic))
+        for shape, (kind, type) in zip(accumulators, added, strict=True)
+    ]
+    arguments = [*arguments, *begun]
+    kinds = (*((p.kind, p.var.type) for p in program.params), *added)
     results = run_procedure(procedure_of(widened(program)), kinds, arguments, shape, xp)
     types = (output.type for output in program.outputs)
     return tuple(in_memory(r, type, xp) for r, type in zip(results, types, strict=True))

@@ -155,7 +155,7 @@ def test_a_program_is_shown_with_types_blocks_and_lines():
 
 CLIP = """\
 program clip(%0 x: f32 lane, %1 n: i32 uniform, %2 a: f32[:] array)
-  %3 sums: f32[:] accumulator
+  %3 sums: f32[:] add
   # 3: while n < 4:
   %10, %11 = while %4, %5 from %1, %0
     # 3: while n < 4:
@@ -175,5 +175,5 @@ program clip(%0 x: f32 lane, %1 n: i32 uniform, %2 a: f32[:] array)
     then %13
   else
     then %11
-  %3[%10] += %14
+  update %3[%10] by %14
   return %14, -0.5:f32"""

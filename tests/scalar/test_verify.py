@@ -165,7 +165,7 @@ MALFORMED = {
     "type of an accumulated value": (adding(Accumulate(S, (N,), N)), "element: got"),
     "param that is added to": (
         program(Accumulate(A, (N,), X)),
-        "%4 is added to but is no accumulator",
+        "%4 is changed but is no accumulator",
     ),
     "accumulator as a value": (
         adding(Equation(P, "add", (S, S))),
