@@ -17,6 +17,7 @@ from mixad.broadcast.scalar_rule import ScalarRule, scalar_rule
 from mixad.constructs.associative import associative_scan, check_associative, reduce
 from mixad.constructs.branches import cond, switch
 from mixad.constructs.histograms import reduce_by_index
+from mixad.constructs.library_functions import add_library_functions
 from mixad.constructs.loops import fori_loop, map, scan, while_loop
 from mixad.namespace.module import namespace_of
 from mixad.scalar.dual import DualChunk
@@ -71,6 +72,8 @@ __all__ = [
     "vjp",
     "while_loop",
 ]
+
+add_library_functions()
 
 
 def __dir__() -> list[str]:

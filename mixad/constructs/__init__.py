@@ -1,1 +1,1 @@
-"""Loops of steps, with gradients: the body is recorded once and run again and again."""
+"""Loops of steps, reductions, scans and histograms with operators of the user, with gradients."""

@@ -173,7 +173,8 @@ def _check_returned(
     else:
         own = pytree.LEAF if parsed.single else pytree.Structure(tuple, (), (pytree.LEAF,) * count)
         cores = ((),) * count
-    is_alike = own == structure or (own.kind is tuple and own.children == structure.children)
+    is_tuple = own.kind is tuple or own.kind is _tuple_of(len(kinds))
+    is_alike = own == structure or (is_tuple and own.children == structure.children)
     if not is_alike or cores != (core,) * len(kinds) or parsed.complex_outputs:
         raise KernelTypeError.at(
             place,

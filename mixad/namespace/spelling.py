@@ -341,8 +341,8 @@ class Spelling:
         The name under which the table has a function of the library; None where the function is
         not the one of that name: libraries have others, such as ``numpy.emath.sqrt``, which gives
         complex numbers.
-    functions : mapping
-        By the library's names.
+    functions : dict
+        By the library's names; what stands above the namespace adds its own.
     renamed : mapping
         The namespace's names of the library's parameters, where they differ.
     constant : frozenset of str
@@ -360,7 +360,7 @@ class Spelling:
 
     library: str
     name_of: Callable[[Any], str | None]
-    functions: Mapping[str, SpelledFunction]
+    functions: dict[str, SpelledFunction]
     renamed: Mapping[str, str] = field(default_factory=dict)
     constant: frozenset[str] = frozenset()
     no_methods: frozenset[str] = frozenset()
