@@ -36,8 +36,8 @@ def add_library_functions() -> None:
                 _reduce(ufunc), "array=x / axis dtype out keepdims initial"
             )
     for changing in (np.multiply, np.maximum, np.minimum):
-        name = f"{changing.__name__}.at"
-        NUMPY.functions[name] = function_of(_change_at(changing), "a=x indices b")
+        spelled = f"{changing.__name__}.at"
+        NUMPY.functions[spelled] = function_of(_change_at(changing), "a=x indices b")
     NUMPY.functions["add.reduceat"] = function_of(_sums_between, "array=x indices axis")
     TORCH.functions["logcumsumexp"] = function_of(_logcumsumexp, "input dim")
     TORCH.functions["cummax"] = function_of(_first_of(_larger), "input dim")

@@ -178,7 +178,7 @@ def _check_returned(
     if not is_alike or cores != (core,) * len(kinds) or parsed.complex_outputs:
         raise KernelTypeError.at(
             place,
-            f"mixad.{name}: the operator returns {_shown(own, cores)}, of two elements that are "
+            f"mixad.{name}: the operator returns {_shown(own, cores)}, combining elements that are "
             f"{_shown(structure, (core,) * len(kinds))}",
             "return an element like those that are combined",
         )
@@ -195,12 +195,10 @@ def _check_returned(
 
 
 def _shown(structure: pytree.Structure, cores: Sequence[tuple[int, ...]]) -> str:
-    what = f"arrays of shape {cores[0]}" if cores and cores[0] else "numbers"
+    core = cores[0] if cores else ()
     if structure.kind is None:
-        return (
-            what[:-1].replace("arrays", "an array") if not cores[0] else f"an array of {cores[0]}"
-        )
-    return f"{structure} of {what}"
+        return f"an array of shape {core}" if core else "a number"
+    return f"{structure} of {f'arrays of shape {core}' if core else 'numbers'}"
 
 
 def kind_of_operator(made: Operator) -> str | None:

@@ -223,13 +223,13 @@ def refuse_writing_to_a_diagonal():
 
 
 @refused("""
-TracerError: numpy.logaddexp.reduce() of a value that is being differentiated is not available \
-yet: write it with operators, indexing, sum, mean, reshape, matmul, functions of one element such \
-as exp, or a function decorated with @mixad.broadcast; say mixad.stop_gradient(x) if no derivative \
-is meant
+TracerError: numpy.hypot.reduce() of a value that is being differentiated is not available yet: \
+write it with operators, indexing, sum, mean, reshape, matmul, functions of one element such as \
+exp, or a function decorated with @mixad.broadcast; say mixad.stop_gradient(x) if no derivative is \
+meant
 """)
 def refuse_a_ufunc_that_reduces():
-    inside(lambda x: np.logaddexp.reduce(x))
+    inside(lambda x: np.hypot.reduce(x))
 
 
 @refused("""
