@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import is_scalar
+from mixad.backends.arrays import is_scalar, library_of
 from mixad.config import CHECK
 from mixad.constructs.associative_rules import Reduction, run_reduction
 from mixad.constructs.operators import (
@@ -20,16 +20,17 @@ from mixad.constructs.operators import (
     read_operator,
     taking_first,
 )
-from mixad.constructs.recorded_body import leaf_of, result_of
+from mixad.constructs.recorded_body import leaf_of, result_of, returned_leaf
 from mixad.errors import KernelError, KernelShapeError, KernelTypeError
+from mixad.namespace.array_methods import copied
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import broadcast_to, concat, stack
 from mixad.namespace.manipulation import flip, reshape
 from mixad.namespace.masked_reductions import masked_max, masked_min, masked_total
 from mixad.scalar.types import F32
 from mixad.tape.apply import apply_program
-from mixad.tape.node import common_library
-from mixad.tape.tracer import plain
+from mixad.tape.node import Result, common_library
+from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["associative_scan", "check_associative", "reduce"]
 
@@ -75,15 +76,16 @@ def reduce(
     Raises
     ------
     ValueError
-        If there is no element and no ``initial``, but for sums and products; if arrays have
-        several shapes.
+        If there is no element and no ``initial``, but for sums and products of numbers, ``&`` and
+        ``|``; if arrays have several shapes.
     KernelTypeError
         If the operator does not return an element.
 
     Notes
     -----
-    The derivative of the smallest or largest element is shared evenly by equal ones, as that of
-    `max` is; in `associative_scan` the first one has it.
+    The derivative of the smallest or largest number is shared evenly by equal ones, as that of
+    `max` is; in `associative_scan` the first one has it.  In operators of several numbers, and
+    between ``initial`` and the others, it is what `max` has in a kernel.
 
     References
     ----------
@@ -223,7 +225,7 @@ class _Elements:
         self.name = name
         self.core = core_of(name, signature)
         found, self.structure = pytree.flatten(xs)
-        _check_structure(name, self.structure)
+        _check_structure(name, self.structure, found)
         leaves = [leaf_of(leaf, f"mixad.{name}: xs") for leaf in found]
         library = common_library(f"mixad.{name}", leaves)
         self.results = [result_of(leaf) for leaf in leaves]
@@ -236,9 +238,10 @@ class _Elements:
         ]
         shape = self.results[0].shape
         self.shape = shape[: len(shape) - len(self.core)]
+        self.ones = (1,) * len(self.shape) if axis is None else None
         if axis is None:
-            leaves = [reshape(leaf, (-1, *self.core)) for leaf in leaves]
             self.shape, axis = (math.prod(self.shape),), 0
+            leaves = [reshape(leaf, (*self.shape, *self.core)) for leaf in leaves]
         self.axis = self._axis(axis)
         self.leaves = leaves
         kinds = [result_of(leaf).kind for leaf in leaves]
@@ -277,7 +280,7 @@ class _Elements:
         count = len(self.shape)
         try:
             at = axis.__index__()
-        except AttributeError:
+        except (AttributeError, TypeError):
             raise KernelTypeError(
                 f"mixad.{self.name}: axis is {axis!r}", hint="pass a whole number or None"
             ) from None
@@ -295,22 +298,35 @@ class _Elements:
     def reduce(self, initial: Any, keepdims: bool) -> Any:
         """Return the combination of all elements."""
         kind, leaf = kind_of_operator(self.combination.operator), self.leaves[0]
-        of = _REDUCTIONS.get(kind or "")
         around = self._around(1 if keepdims else None)
-        if of is not None and not _type_of(leaf).is_bool and (initial is None or self.extent):
-            options = {"dtype": leaf.dtype} if kind in ("add", "mul") else {}
-            if not self.extent and kind not in ("add", "mul"):
-                raise self._empty()
-            found = [of(leaf, self.axis, keepdims=keepdims, **options)]
-        elif self.extent:
-            found = [reshape(y, (*around, *self.core)) for y in self._run(False)]
-        elif initial is None:
-            raise self._empty()
+        if keepdims and self.ones is not None:
+            around = self.ones
+        if not self.extent:
+            if initial is None:
+                initial = self._neutral(kind)
+            return self._returned([_copy(each) for each in self._initial(initial, around)])
+        of = _REDUCTIONS.get(kind or "")
+        if of is not None and self.extent > 1 and not _type_of(leaf).is_bool:
+            options = {"dtype": leaf.dtype} if kind == "add" else {}
+            found = [reshape(of(leaf, self.axis, **options), around)]
         else:
-            return self._returned(self._initial(initial, around))
+            found = [reshape(y, (*around, *self.core)) for y in self._run(False)]
         if initial is not None:
             found = self._combined(self._initial(initial, around), found)
         return self._returned(found)
+
+    def _neutral(self, kind: str | None) -> Any:
+        """Return the number that changes no other when it is combined by an op of the table."""
+        type = _type_of(self.leaves[0])
+        ones: Any = type.is_bool or -1
+        known = {"add": 0, "mul": 1, "or": 0, "and": ones if type.kind != "uint" else None}
+        found = known.get(kind or "")
+        if found is None or (type.is_bool and kind in ("add", "mul")):
+            raise KernelShapeError(
+                f"mixad.{self.name}: axis {self.axis} of shape {self.shape} has no element",
+                hint="pass initial",
+            )
+        return bool(found) if type.is_bool else found
 
     def scan(self, reverse: bool, exclusive: bool, initial: Any) -> Any:
         """Return the combinations of all elements up to each."""
@@ -320,7 +336,7 @@ class _Elements:
                 hint="pass initial, as a rule what changes no element",
             )
         if not self.extent:
-            return self._returned(self.leaves)
+            return self._returned([_copy(leaf) for leaf in self.leaves])
         if reverse:
             self.leaves = [flip(leaf, axis=self.axis) for leaf in self.leaves]
         if initial is not None:
@@ -346,23 +362,19 @@ class _Elements:
     def _run(self, is_scan: bool) -> tuple[Any, ...]:
         """Run the construct over arrays of three axes and those of an element."""
         before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
-        form = (math.prod(before), -1 if 0 not in self.shape else 0, math.prod(after), *self.core)
+        extent = int(self.leaves[0].shape[self.axis])
+        form = (math.prod(before), extent, math.prod(after), *self.core)
         arrays = [reshape(leaf, form) for leaf in self.leaves]
         operator, captured = self.combination.operator, self.combination.captured
         if is_scan:
             operator = taking_first(operator)
-        return run_reduction(Reduction(operator, is_scan), [*arrays, *captured])
+        found = run_reduction(Reduction(operator, is_scan), [*arrays, *captured])
+        return tuple(map(returned_leaf, found))
 
     def _around(self, extent: int | None) -> tuple[int, ...]:
         """Return the shape with the axis of another extent, or without it."""
         own = () if extent is None else (extent,)
         return (*self.shape[: self.axis], *own, *self.shape[self.axis + 1 :])
-
-    def _empty(self) -> ValueError:
-        return KernelShapeError(
-            f"mixad.{self.name}: axis {self.axis} of shape {self.shape} has no element",
-            hint="pass initial",
-        )
 
     def _initial(self, initial: Any, around: tuple[int, ...]) -> list[Any]:
         """Return an element of the user's for each place of a shape."""
@@ -372,20 +384,45 @@ class _Elements:
                 f"mixad.{self.name}: initial is {structure}, of elements that are {self.structure}",
                 hint="pass an element like those of xs",
             )
-        found = []
-        for each, leaf in zip(given, self.leaves, strict=True):
-            result = result_of(leaf)
-            if is_scalar(each):
-                each = result.kind.library.asarray(each, result.kind.type, result.device)
-            own = leaf_of(each, f"mixad.{self.name}: initial")
-            if result_of(own).kind.type != result.kind.type:
+        pairs = zip(given, self.leaves, self.results, strict=True)
+        return [self._initial_leaf(*each, around) for each in pairs]
+
+    def _initial_leaf(self, given: Any, leaf: Any, result: Result, around: tuple[int, ...]) -> Any:
+        """Return one array of an element of the user's, for each place of a shape."""
+        library, type, wide = result.kind.library, result.kind.type, _type_of(leaf)
+        is_weak = is_scalar(given) or (isinstance(given, Tracer) and given.kind.weak)
+        if is_scalar(given):
+            number = given
+            try:
+                given = library.asarray(number, wide, result.device)
+            except (OverflowError, ValueError):
+                given = None
+            is_exact = wide.is_float or (given is not None and given.item() == number)
+            if not is_exact or isinstance(number, bool) != type.is_bool:
                 raise KernelTypeError(
-                    f"mixad.{self.name}: initial has the dtype {own.dtype}, elements have "
-                    f"{leaf.dtype}",
-                    hint="pass a Python number, or convert it",
+                    f"mixad.{self.name}: initial is {number!r}, elements are {leaf.dtype}",
+                    hint="pass a number of that dtype, or convert the elements",
                 )
-            found.append(broadcast_to(own, (*around, *self.core)))
-        return found
+        own = leaf_of(given, f"mixad.{self.name}: initial")
+        if is_weak and wide.is_float:
+            own = astype(own, leaf.dtype)
+        if _type_of(own) not in (type, wide):
+            raise KernelTypeError(
+                f"mixad.{self.name}: initial has the dtype {own.dtype}, elements have "
+                f"{library.dtype_of(type)}",
+                hint="pass a Python number, or convert it",
+            )
+        shape, whole = tuple(own.shape), (*around, *self.core)
+        if shape != whole:  # of one place: without the axis
+            one = (*self._around(None), *self.core)
+            if not _fit(shape, one):
+                raise KernelShapeError(
+                    f"mixad.{self.name}: initial has the shape {shape}, elements beside each other "
+                    f"have {one}",
+                    hint="pass a number, or an array of that shape",
+                )
+            own = reshape(broadcast_to(own, one), whole)
+        return astype(own, leaf.dtype)
 
     def _combined(self, these: Sequence[Any], those: Sequence[Any]) -> list[Any]:
         """Return the combination of the elements at each place of two."""
@@ -451,15 +488,28 @@ class _Elements:
         )
 
 
+def _copy(leaf: Any) -> Any:
+    """Return an array that shares no memory with the user's."""
+    return (
+        copied(leaf) if isinstance(leaf, Tracer) else library_of(leaf).xp.asarray(leaf, copy=True)
+    )
+
+
+def _fit(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether an array of a shape is broadcast to another one."""
+    pairs = zip(reversed(shape), reversed(other), strict=False)
+    return len(shape) <= len(other) and all(n in (1, m) for n, m in pairs)
+
+
 def _type_of(leaf: Any) -> Any:
     """Return the scalar type of an array."""
     return result_of(leaf).kind.type
 
 
-def _check_structure(name: str, structure: pytree.Structure) -> None:
+def _check_structure(name: str, structure: pytree.Structure, leaves: Sequence[Any]) -> None:
     """Raise if elements are no numbers, tuples or records of numbers."""
-    kinds = [structure, *structure.children]
-    if structure.kind in (list, dict, type(None)) or any(k.kind for k in kinds[1:]):
+    are_nested = any(child.kind for child in structure.children)
+    if structure.kind in (list, dict, type(None)) or are_nested or not leaves:
         raise KernelTypeError(
             f"mixad.{name}: xs is {structure}",
             hint="pass an array, or a tuple, named tuple or dataclass of arrays",

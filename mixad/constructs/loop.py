@@ -27,7 +27,7 @@ from mixad.tape.operations import Static
 from mixad.tape.plan import Plan
 from mixad.tape.registers import as_register, of_register, own_array
 from mixad.tape.tracer import Tracer
-from mixad.tape.values_rule import ValuesRule, apply_values_rule, followed
+from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["Loop", "Step", "carries_read", "cotangents_of", "packed", "run_loop", "tangents_of"]
 
@@ -139,8 +139,7 @@ def run_loop(loop: Loop, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """
     if not any(isinstance(each, Tracer) for each in arguments):
         return _run(None, *arguments, loop=loop)
-    values = apply_values_rule(_LOOP, *arguments, loop=loop)
-    return tuple([followed(v) if isinstance(v, Tracer) and v.state is None else v for v in values])
+    return apply_values_rule(_LOOP, *arguments, loop=loop)
 
 
 # -- running ---------------------------------------------------------------------------------------

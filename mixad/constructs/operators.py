@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from types import FunctionType, MappingProxyType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mixad import pytree
-from mixad.backends.arrays import Library, is_scalar
-from mixad.call.specialise import Specialiser
+from mixad.backends.arrays import Library, is_scalar, library_of
+from mixad.call.specialise import PreparedCall, Specialiser
 from mixad.constructs.run_programs import Operator
-from mixad.errors import ConfigurationError, KernelTypeError, SourceLocation
+from mixad.errors import (
+    ConfigurationError,
+    KernelError,
+    KernelTypeError,
+    MixadError,
+    SourceLocation,
+)
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Equation, Var
 from mixad.scalar.types import ScalarType
 from mixad.tape.cell import Kind
+from mixad.tape.tracer import Tracer
 
 __all__ = ["Combination", "core_of", "kind_of_operator", "read_operator", "taking_first"]
 
@@ -58,7 +68,7 @@ def core_of(name: str, signature: str | None) -> tuple[int, ...]:
     """Return the shape of the small arrays that a signature says; of numbers there is none."""
     if signature is None:
         return ()
-    text = "".join(signature.split())
+    text = "".join(signature.split()) if isinstance(signature, str) else ""
     lengths = text[1:-1].split(",")
     if text[:1] + text[-1:] != "()" or not all(each.isdecimal() for each in lengths):
         raise ConfigurationError(
@@ -98,11 +108,15 @@ def read_operator(
     KernelTypeError
         If it does not return an element, or captures an array as a whole.
     """
-    specialiser = _specialiser(op, core)
+    if len(kinds) * math.prod(core) > _MOST or (core and len(kinds) > 1):
+        raise KernelTypeError(
+            f"mixad.{name}: elements of {len(kinds)} arrays"
+            + (f" with the last axes {core}" if core else ""),
+            hint=f"combine up to {_MOST} numbers: of one array with a signature, or of several",
+        )
     library = kinds[0].library
     leaves = [_example(library, kind.type, core, device) for kind in kinds]
-    example = _example_of(structure, leaves)
-    found, values = specialiser.bound((example, example), {})
+    specialiser, found, values = _bound(name, op, _example_of(structure, leaves), core)
     parsed, source = found.found.parsed, specialiser.source
     place = source.info.text.locate(source.info.node)
     _check_returned(name, parsed, structure, kinds, core, place)
@@ -113,6 +127,14 @@ def read_operator(
         for value, param in zip(values[2 * made.size :], params, strict=True)
     ]
     for value, param in zip(captured, params, strict=True):
+        own = value.kind.library if isinstance(value, Tracer) else library_of(value)
+        if own is not library:
+            raise KernelTypeError.at(
+                place,
+                f"mixad.{name}: the operator captures {param.name!r}, an array of {own.name}, and "
+                f"elements are of {library.name}",
+                f"convert it to an array of {library.name}",
+            )
         if param.kind != "array" and value.shape:
             raise KernelTypeError.at(
                 place,
@@ -123,12 +145,38 @@ def read_operator(
     return Combination(made, captured, source.name, place)
 
 
-@lru_cache(maxsize=256)
+def _bound(
+    name: str, op: Any, example: Any, core: tuple[int, ...]
+) -> tuple[Specialiser, PreparedCall, Any]:
+    """Return the program of an operator, and what it captures, after the numbers of elements."""
+    captures = isinstance(op, FunctionType) and op.__closure__ is not None
+    is_known = not captures and isinstance(op, (FunctionType, BuiltinFunctionType, np.ufunc))
+    try:
+        specialiser = (_known_specialiser if is_known else _specialiser)(op, core)
+        return specialiser, *specialiser.bound((example, example), {})
+    except KernelError as error:
+        if error.location is None or error.location.filename != __file__:
+            raise
+        raise type(error)(f"mixad.{name}: {op!r}: {error.message}", hint=error.hint) from None
+    except MixadError:
+        raise
+    except TypeError as error:
+        raise KernelTypeError(
+            f"mixad.{name}: the operator takes two elements: {error}",
+            hint="pass a function op(a, b)",
+        ) from None
+
+
 def _specialiser(op: Any, core: tuple[int, ...]) -> Specialiser:
     spelled = f"({','.join(map(str, core))})"
     signature = f"{spelled},{spelled}->{spelled}" if core else None
-    op = _SPELLED.get(op, op)
+    if isinstance(op, BuiltinFunctionType):
+        op = _SPELLED.get(op, op)
     return Specialiser(op if isinstance(op, FunctionType) else _calling(op), signature=signature)
+
+
+_known_specialiser = lru_cache(maxsize=256)(_specialiser)
+"""Of functions that keep nothing alive that the user might want to be gone."""
 
 
 def _calling(op: Any) -> Callable[[Any, Any], Any]:

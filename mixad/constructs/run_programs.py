@@ -261,14 +261,21 @@ class _Walk:
         b, zero = self.builder, self.builder.const(0, I64)
         return b.op("eq", at, zero) if at == self.start else b.const(False, BOOL)
 
-    def unless_first(self, others: _Atoms, first: _Atoms) -> list[Atom]:
-        """Return some values in the first run, others in the others."""
-        is_first = self.builder.op("eq", self.run, self.builder.const(0, I64))
-        return [self.where(is_first, f, o) for f, o in zip(first, others, strict=True)]
+    def join(self, prefixes: Sequence[Var], first: _Atoms) -> list[Atom]:
+        """Combine the first element of the run with what comes before it, if anything does."""
 
-    def where(self, cond: Atom, yes: Atom, no: Atom) -> Atom:
-        """Return one of two numbers."""
-        return self.builder.op("where", cond, yes, no)
+        def combined() -> list[Atom]:
+            return self.combine(self.of_run(prefixes, self.previous_run()), first)
+
+        return self.unless(self.is_first_place(self.start), first, combined)
+
+    def unless(self, cond: Atom, values: _Atoms, others: Callable[[], _Atoms]) -> list[Atom]:
+        """Return some values where a condition holds; where it does not, compute others.
+
+        An operator may be meant for elements that follow one another alone: of others it might
+        read outside of an array, or never end.
+        """
+        return list(self.builder.if_(cond, lambda: values, others))
 
     def zeros(self, which: Sequence[int]) -> list[Atom]:
         """Return a zero for each of some numbers."""
@@ -335,12 +342,14 @@ class _Pullback:
         self, at: Atom, a: _Atoms, b: _Atoms, r: _Atoms
     ) -> tuple[list[Atom], list[Atom], list[Atom]]:
         """Return the same; at the first place of the axis nothing is combined with the element."""
-        walk = self.walk
-        is_first, zeros = walk.is_first_place(at), walk.zeros(walk.operator.floats)
-        of_a, of_b, gained = self(
-            a, b, [walk.where(is_first, *p) for p in zip(zeros, r, strict=True)]
-        )
-        return of_a, [walk.where(is_first, *p) for p in zip(r, of_b, strict=True)], gained
+        walk, count = self.walk, len(r)
+
+        def pulled() -> list[Atom]:
+            return [each for found in self(a, b, r) for each in found]
+
+        first = [*walk.zeros(walk.operator.floats), *r, *self.no_sums()]
+        found = walk.unless(walk.is_first_place(at), first, pulled)
+        return found[:count], found[count : 2 * count], found[2 * count :]
 
     def no_sums(self) -> list[Atom]:
         """Return zeros for what is captured and no array."""
@@ -383,8 +392,7 @@ def scan_program(operator: Operator, has_prefix: bool) -> Program:
     ys = walk.written("y", leaves)
     first = walk.element(xs, walk.start)
     if has_prefix:
-        before = walk.of_run(prefixes, walk.previous_run())
-        first = walk.unless_first(walk.combine(before, first), first)
+        first = walk.join(prefixes, first)
     walk.touch(ys)
     walk.write(ys, walk.start, first)
 
@@ -402,7 +410,7 @@ def local_cotangents_program(operator: Operator) -> Program:
     """Return the program that finds what each run gives to the cotangent of the prefix before it.
 
     Params: the arrays of elements, of prefixes, and of the cotangents of these.  Outputs: for each
-    float its cotangent; of the first run, which has none before it, anything.
+    float its cotangent; of the first run, which has none before it, zero.
     """
     walk = _Walk("pullback of associative_scan", operator)
     leaves = range(len(operator.cores))
@@ -416,9 +424,10 @@ def local_cotangents_program(operator: Operator) -> Program:
         return pull(walk.element(ys, before), walk.element(xs, at), r)[0]
 
     walk.touch(xs, ys, gs)
-    r = walk.zeros(operator.floats)
-    r = walk.backward(r, lambda at, r: step(at, walk.previous(at), r), 1)
-    return walk.finish(step(walk.start, walk.before_start, r))
+    none = walk.zeros(operator.floats)
+    r = walk.backward(none, lambda at, r: step(at, walk.previous(at), r), 1)
+    is_first = walk.is_first_place(walk.start)
+    return walk.finish(walk.unless(is_first, none, lambda: step(walk.start, walk.before_start, r)))
 
 
 @lru_cache(maxsize=256)
@@ -504,7 +513,7 @@ def fold_pullback_program(operator: Operator, has_prefix: bool, wanted: tuple[in
     pull, count = _Pullback(walk, wanted), len(operator.floats)
     first = walk.element(xs, walk.start)
     before = walk.of_run(prefixes, walk.previous_run()) if has_prefix else first
-    total = walk.unless_first(walk.combine(before, first), first) if has_prefix else first
+    total = walk.join(prefixes, first) if has_prefix else first
 
     def advance(at: Atom, total: _Atoms) -> list[Atom]:
         walk.write(found, at, total)

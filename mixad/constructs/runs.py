@@ -13,6 +13,7 @@ Henriksen, Oancea: "AD for an Array Language with Nested Parallelism", SC22.)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -77,7 +78,7 @@ class _Runs:
 def _places(before: int, runs: int, after: int, library: Library, device: Any) -> list[Any]:
     """Return the numbers of what is before the axis, of runs, and of what is after it, as lanes."""
     shapes = (before, 1, 1), (runs, 1), (after,)
-    arrays = [np.arange(max(shape), dtype=np.int64).reshape(shape) for shape in shapes]
+    arrays = [np.arange(math.prod(s), dtype=np.int64).reshape(s) for s in shapes]
     return [library.asarray(each, I64, device) for each in arrays]
 
 

@@ -229,7 +229,7 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     Returns
     -------
     tuple of (array or Tracer)
-        Tracers if an argument is one.
+        Tracers if an argument is one; those that are no floats have no derivative.
     """
     strand = strand_of(arguments)
     if strand is not None:
@@ -259,7 +259,7 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
         given = [a.cell if isinstance(a, Tracer) else a for a in arguments]
         journal.evaluated(rule, static, given, cells)
     node = ValuesNode(rule, held, static, parents, cells, levels, type(tracers[0]))
-    return tuple(node.traced(k) for k in range(len(cells)))
+    return tuple(followed(node.traced(k)) for k in range(len(cells)))
 
 
 def _applied(rule: ValuesRule, arguments: Sequence[Any], static: Mapping[str, Any]) -> Any:

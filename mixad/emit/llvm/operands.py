@@ -72,15 +72,18 @@ class Reader:
         copy_memory(text, self.stage, direct, count, self.type)
 
     def copy_strided(self, gang: Gang) -> None:
-        """Gather a gang into its stage; lanes beyond the end repeat the last element."""
+        """Gather a gang into its stage; lanes beyond the end repeat its first element.
+
+        So do those of all operands: together these are an element that there is.
+        """
         text = self.text
         element = memory_type(self.type, False)
         last = text.let(f"add i64 {gang.count()}, -1")
         offset = text.let(f"mul i64 {gang.here}, {self.stride}")
         first = text.let(f"getelementptr i8, ptr {self.row}, i64 {offset}")
         for lane in range(GANG):
-            inside = text.let(f"icmp slt i64 {lane}, {last}")
-            index = text.let(f"select i1 {inside}, i64 {lane}, i64 {last}")
+            inside = text.let(f"icmp sle i64 {lane}, {last}")
+            index = text.let(f"select i1 {inside}, i64 {lane}, i64 0")
             step = text.let(f"mul i64 {index}, {self.stride}")
             source = text.let(f"getelementptr i8, ptr {first}, i64 {step}")
             loaded = text.let(f"load {element}, ptr {source}, align 1")
