@@ -30,31 +30,35 @@ def add_library_functions() -> None:
     """Let traced values take the functions of this module, which stand above the namespace's."""
     for ufunc in (np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2):
         name = ufunc.__name__
-        NUMPY.functions[f"{name}.accumulate"] = function_of(_accumulate(ufunc), "array=x / axis")
+        NUMPY.functions[f"{name}.accumulate"] = function_of(
+            _accumulate(ufunc), "array=x / axis dtype out"
+        )
         if f"{name}.reduce" not in NUMPY.functions:
             NUMPY.functions[f"{name}.reduce"] = function_of(
                 _reduce(ufunc), "array=x / axis dtype out keepdims initial"
             )
     for changing in (np.multiply, np.maximum, np.minimum):
         spelled = f"{changing.__name__}.at"
-        NUMPY.functions[spelled] = function_of(_change_at(changing), "a=x indices b")
-    NUMPY.functions["add.reduceat"] = function_of(_sums_between, "array=x indices axis")
+        NUMPY.functions[spelled] = function_of(_change_at(changing), "a=x indices b /")
+    NUMPY.functions["add.reduceat"] = function_of(_sums_between, "array=x / indices axis dtype out")
     TORCH.functions["logcumsumexp"] = function_of(_logcumsumexp, "input dim")
     TORCH.functions["cummax"] = function_of(_first_of(_larger), "input dim")
     TORCH.functions["cummin"] = function_of(_first_of(_smaller), "input dim")
 
 
 def _accumulate(ufunc: np.ufunc) -> Callable[..., Any]:
-    def accumulate(x: Any, axis: int = 0) -> Any:
-        return associative_scan(ufunc, x, axis)
+    def accumulate(x: Any, axis: int = 0, dtype: Any = None) -> Any:
+        return associative_scan(ufunc, x if dtype is None else astype(x, dtype), axis)
 
     return accumulate
 
 
 def _reduce(ufunc: np.ufunc) -> Callable[..., Any]:
     def reduced(
-        x: Any, axis: int | None = 0, *, keepdims: bool = False, initial: Any = None
-    ) -> Any:
+        x: Any, axis: int | None = 0, *, dtype: Any = None, keepdims: bool = False,
+        initial: Any = None,
+    ) -> Any:  # fmt: skip
+        x = x if dtype is None else astype(x, dtype)
         return reduce(ufunc, x, axis, initial=initial, keepdims=keepdims)
 
     return reduced
@@ -69,8 +73,9 @@ def _change_at(ufunc: np.ufunc) -> Callable[..., None]:
     return change
 
 
-def _sums_between(x: Any, indices: Any, axis: int = 0) -> Any:
+def _sums_between(x: Any, indices: Any, axis: int = 0, dtype: Any = None) -> Any:
     """Return the sums of what is from one index to the next along an axis."""
+    x = x if dtype is None else astype(x, dtype)
     starts = np.asarray(plain(indices))
     if starts.ndim != 1 or not starts.size or (np.diff(starts) <= 0).any() or starts[0] < 0:
         raise KernelShapeError(

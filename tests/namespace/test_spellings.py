@@ -359,7 +359,7 @@ REFUSED_OF_NUMPY = {
     "a number": (lambda x: np.matmul(x, 2.0), r"at least one axis"),
     "ufunc": (lambda x: np.spacing(x), r"numpy\.spacing\(\) of"),
     "reduce": (lambda x: np.subtract.reduce(x), r"numpy\.subtract\.reduce\(\) of .*sum"),
-    "of a ufunc": (lambda x: np.add.reduceat(x, [0, 1]), r"numpy\.add\.reduceat\(\) of"),
+    "of a ufunc": (lambda x: np.multiply.reduceat(x, [0]), r"numpy\.multiply\.reduceat\(\) of"),
     "dtype": (lambda x: np.add(X, x, dtype="f4"), r"add\(\) .* 'dtype': .*convert"),
     "where": (lambda x: np.exp(x, where=X > 0), r"exp\(\) .* no argument 'where'.*select.*x\[mask"),
     "where of a maximum": (lambda x: x.max(where=X > 0), r"where= takes initial="),
