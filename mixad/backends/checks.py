@@ -12,8 +12,15 @@ from mixad.kernel.plan import Layout
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
 
-__all__ = ["check_arguments", "check_types", "check_writes", "declares_accumulation",
-           "declares_beside", "declares_parts", "one_place"]  # fmt: skip
+__all__ = [
+    "check_arguments",
+    "check_types",
+    "check_writes",
+    "declares_beside",
+    "declares_parts",
+    "declares_update",
+    "one_place",
+]  # fmt: skip
 
 
 def check_arguments(program: Program, arguments: Sequence[Any]) -> None:
@@ -48,16 +55,21 @@ def check_writes(
         raise BackendError(
             f"the backend {backend.name!r} does not write parts of larger arrays{because}"
         )
-    if not declares_accumulation(backend):
-        for r in requests:
-            added = passes[r.pass_index].accumulator(r.result)
-            if added is not None:
-                name = added.name
-                raise BackendError(
-                    f"{passes[0].name}: the backend {backend.name!r} does not compute the gradient "
-                    f"of the array {name!r}, which is read by index{because}: index before the "
-                    f"call, {name}[i] with an array i, or use the backend 'cpu'"
-                )
+    for r in requests:
+        added = passes[r.pass_index].accumulator(r.result)
+        if added is None or declares_update(backend, added.kind):
+            continue
+        name, whose = added.name, f"{passes[0].name}: the backend {backend.name!r}"
+        if added.kind == "add":
+            raise BackendError(
+                f"{whose} does not compute the gradient of the array {name!r}, which is read by "
+                f"index{because}: index before the call, {name}[i] with an array i, or use the "
+                "backend 'cpu'"
+            )
+        raise BackendError(
+            f"{whose} does not combine elements by an operator{because}: use arrays that the "
+            "backend 'cpu' serves"
+        )
     if any(r.beside for r in requests) and not declares_beside(backend):
         raise BackendError(
             f"the backend {backend.name!r} does not store results side by side{because}"
@@ -74,9 +86,9 @@ def declares_beside(backend: Backend) -> bool:
     return bool(getattr(backend, "stores_beside", False))
 
 
-def declares_accumulation(backend: Backend) -> bool:
-    """Whether a backend says that its kernels add to arrays at computed indices."""
-    return bool(getattr(backend, "accumulates", False))
+def declares_update(backend: Backend, update: str) -> bool:
+    """Whether a backend says that its kernels change arrays at computed indices in some way."""
+    return update in getattr(backend, "accumulates", ())
 
 
 def one_place(arrays: Sequence[Any]) -> tuple[Library, str]:

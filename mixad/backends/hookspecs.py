@@ -17,7 +17,7 @@ for a library that has derivatives of its own implements `mixad_integrations` to
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -486,16 +486,16 @@ class StoringBeside(Protocol):
 
 @runtime_checkable
 class Accumulating(Protocol):
-    """A backend whose kernels may add to arrays at indices that programs compute.
+    """A backend whose kernels may change arrays at indices that programs compute.
 
     Attributes
     ----------
-    accumulates : bool
-        Whether they do: only then are launches planned that have accumulators among their outputs
-        (`mixad.kernel.spec.Output.accumulated`).
+    accumulates : collection of str
+        How they do (`mixad.scalar.ir.Update`): only then are launches planned that have such
+        accumulators among their outputs (`mixad.kernel.spec.Output.accumulated`).
     """
 
-    accumulates: bool
+    accumulates: Collection[str]
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixad.backends.checks import declares_accumulation
+from mixad.backends.checks import declares_update
 from mixad.conformance.subject import Subject
 from mixad.errors import KernelIndexError
 from mixad.kernel.spec import OutputRequest
@@ -141,7 +141,7 @@ def added(type: ScalarType) -> Program:
 @pytest.fixture
 def accumulating(subject: Subject) -> Subject:
     """Return the backend; skip where it adds to no array."""
-    if not declares_accumulation(subject.backend):
+    if not declares_update(subject.backend, "add"):
         pytest.skip("the backend does not accumulate")
     return subject
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from mixad.scalar.ir import Program, Update
+from mixad.scalar.ir import Accumulate, Load, Program, Update, walk_statements
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Part",
@@ -169,6 +169,12 @@ class KernelSpec:
         """
         return any(o.accumulated is not None and o.update != "write" for o in self.outputs)
 
+    @cached_property
+    def checks_indices(self) -> bool:
+        """Whether indices are computed that are not known to be inside."""
+        statements = (s for program in self.passes for s in walk_statements(program.body))
+        return any(isinstance(s, Load | Accumulate) and not s.is_inside for s in statements)
+
     @property
     def moving(self) -> tuple[int, ...]:
         """Indices of the params that differ from lane to lane along the innermost axis."""
@@ -285,8 +291,8 @@ class Launch:
 
     @property
     def may_be_outside(self) -> bool:
-        """Whether an index may be outside of an array that is read or added to."""
-        return self.spec.accumulates or any(self.indexed)
+        """Whether an index may be outside of an array that is read or changed."""
+        return self.spec.checks_indices
 
     @property
     def loops(self) -> tuple[int, ...]:

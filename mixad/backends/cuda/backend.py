@@ -51,10 +51,13 @@ class CudaBackend:
         True: a result may be a part of a larger array.
     stores_beside : bool
         True: several results of an element may be side by side in one.
+    accumulates : tuple of str
+        How arrays are changed at indices: they are written.
     """
 
     writes_parts = True
     stores_beside = True
+    accumulates = ("write",)
 
     def __init__(self, name: str, driver: Driver) -> None:
         self.name = name
@@ -239,7 +242,7 @@ class CudaBackend:
         for output, memory in zip(binding.outputs, results, strict=True):
             if output.summed is not None:
                 memory = self._summed(output, memory, library, device)
-            if binding.axes is not None:
+            if binding.axes is not None and not output.is_accumulated:
                 inside = range(len(binding.axes), len(output.memory))  # of results side by side
                 memory = xp.permute_dims(memory, (*binding.axes, *inside))
             outputs.append(xp.reshape(memory, output.final))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from array_api_compat import device
 
@@ -13,7 +13,7 @@ from mixad.emit.array_run import in_memory, run_procedure, sum_by_halves
 from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import neutral
-from mixad.scalar.ir import Param, source_lines
+from mixad.scalar.ir import Param, Update, source_lines
 from mixad.scalar.widen import widened
 
 __all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel"]
@@ -39,7 +39,7 @@ class ReferenceBackend:
     """Runs kernel specs with the functions of the arrays' own namespace."""
 
     name = "reference"
-    accumulates = True
+    accumulates = get_args(Update)
 
     def emit(self, spec: KernelSpec) -> str:
         """Return the array-API calls of a kernel as text, pass by pass."""

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mixad.emit.cuda.instructions import spelled
-from mixad.emit.cuda.narrow import from_memory
+from mixad.emit.cuda.narrow import from_memory, to_memory
 from mixad.emit.cuda.text import Text, c_type, literal
-from mixad.errors import BackendError
 from mixad.scalar.ir import (
     Accumulate,
     Atom,
@@ -105,7 +104,7 @@ class Body:
             case Load():
                 self.names[s.out] = self.element(s)
             case Accumulate():
-                raise BackendError("CUDA kernels do not accumulate into indexed arrays")
+                self.write(s)
             case Touch():
                 pass  # lanes that are neighbours read in the order of memory
 
@@ -148,6 +147,19 @@ class Body:
             if target != value:
                 self.text.add(f"{target} = {value};")
 
+    def write(self, s: Accumulate) -> None:
+        """Emit a store to an element that no other thread has; its indices are inside."""
+        array = self.arrays[s.array]
+        at = self.text.let(I64, self.offset(s, array))
+        value = to_memory(self.value(s.value), array.type)
+        self.text.add(f"*({c_type(array.type)} *)in_memory({array.start} + {at}) = {value};")
+
+    def offset(self, s: Load | Accumulate, array: Array) -> str:
+        """Return how many bytes an element is from the first, of indices that are inside."""
+        pairs = zip(s.indices, array.strides, strict=True)
+        terms = (f"(long long){self.value(atom)} * {stride}" for atom, stride in pairs)
+        return " + ".join(["0ll", *terms])
+
     def element(self, s: Load) -> str:
         """Emit a read at indices that the program computes; negative ones count from the end.
 
@@ -155,6 +167,10 @@ class Body:
         loops of its thread.
         """
         text, array = self.text, self.arrays[s.array]
+        if s.is_inside:
+            at, t = text.let(I64, self.offset(s, array)), c_type(array.type)
+            element = f"*(const {t} *)in_memory({array.start} + {at})"
+            return text.let(s.out.type, from_memory(element, array.type))
         offset, inside = "0ll", "true"
         for atom, extent, stride in zip(s.indices, array.extents, array.strides, strict=True):
             index = text.let(I64, f"(long long){self.value(atom)}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 from mixad.emit.cuda.body import Array, Body
 from mixad.emit.cuda.instructions import PRELUDE, native
@@ -111,7 +112,7 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
 def packed_types(spec: KernelSpec) -> list[ScalarType]:
     """Return the types that are loaded or stored in packs."""
     loaded = [o.type for o in spec.operands if isinstance(o, Operand) and o.step == "unit"]
-    stored = [o.type for o in spec.outputs if not any(o.reduced) and not o.beside]
+    stored = [o.type for o in spec.outputs if o.is_stored and not o.beside]
     return list(dict.fromkeys([*loaded, *stored]))
 
 
@@ -129,6 +130,9 @@ class _Pass:
         self.outputs = {
             k: o for k, o in enumerate(spec.outputs) if any(at == number for at, _ in o.sources)
         }
+        self.written = {k: o for k, o in self.outputs.items() if o.accumulated is not None}
+        for k in self.written:
+            del self.outputs[k]
         self.groups = BLOCK // (self.threads * self.vector)  # of columns that one thread has
         self.combines = {k: combine_of(o.reduced) for k, o in self.outputs.items()}
         self.is_interleaved = any(o.beside for o in self.outputs.values())
@@ -376,7 +380,8 @@ class _Pass:
             params[k].var: self.text.let(params[k].var.type, self.taken(k, element))
             for k, element in loaded.items()
         }
-        body = Body(self.text, {**values, **self.uniforms}, self.arrays())
+        arrays = self.arrays()
+        body = Body(self.text, {**dict.fromkeys(arrays, "0"), **values, **self.uniforms}, arrays)
         results = body.block(self.program.body)
         self.text.own_lines()
         for k, output in self.outputs.items():
@@ -399,11 +404,33 @@ class _Pass:
 
     def arrays(self) -> dict[Var, Array]:
         """Return the arrays that the program indexes."""
-        return {
-            self.program.params[k].var: self.array(k, operand)
+        params, outputs = self.program.params, self.program.outputs
+        read = {
+            params[k].var: self.array(k, operand)
             for k, operand in enumerate(self.spec.operands)
             if isinstance(operand, Indexed)
         }
+        written = {outputs[o.source[1]]: self.written_array(k, o) for k, o in self.written.items()}
+        return read | cast("dict[Var, Array]", written)
+
+    def written_array(self, output: int, spec: Output) -> Array:
+        """Return an accumulator that is written, contiguous."""
+        block = self.block
+        extents = [
+            self.word(block.accumulator_extent(output, axis))
+            for axis in range(spec.accumulated or 0)
+        ]
+        steps = [
+            " * ".join([f"{spec.type.itemsize}ll", *extents[a + 1 :]]) for a in range(len(extents))
+        ]
+        return Array(
+            number=len(self.spec.operands) + output,
+            type=spec.type,
+            start=self.word(block.outputs[output]),
+            outside=f"(int *)in_memory({self.word(block.OUTSIDE)})",
+            extents=extents,
+            strides=steps,
+        )
 
     def array(self, param: int, operand: Indexed) -> Array:
         axes, block = range(operand.rank), self.block
