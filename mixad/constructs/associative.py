@@ -20,7 +20,7 @@ from mixad.constructs.operators import (
     read_operator,
     taking_first,
 )
-from mixad.constructs.recorded_body import leaf_of, result_of, returned_leaf
+from mixad.constructs.recorded_body import check_is_here, leaf_of, result_of, returned_leaf
 from mixad.errors import KernelError, KernelShapeError, KernelTypeError
 from mixad.namespace.array_methods import copied
 from mixad.namespace.data_types import astype
@@ -228,6 +228,7 @@ class _Elements:
         _check_structure(name, self.structure, found)
         leaves = [leaf_of(leaf, f"mixad.{name}: xs") for leaf in found]
         library = common_library(f"mixad.{name}", leaves)
+        check_is_here(name, library)
         self.results = [result_of(leaf) for leaf in leaves]
         self._check_shapes()
         is_narrow = [result.kind.type.is_narrow for result in self.results]

@@ -18,7 +18,7 @@ from mixad import pytree
 from mixad.backends.arrays import library_of
 from mixad.constructs.associative_rules import Reduction, run_reduction
 from mixad.constructs.operators import Combination, kind_of_operator, read_operator
-from mixad.constructs.recorded_body import leaf_of, result_of
+from mixad.constructs.recorded_body import check_is_here, leaf_of, result_of
 from mixad.constructs.run_programs import Operator
 from mixad.errors import ConfigurationError, KernelIndexError, KernelShapeError, KernelTypeError
 from mixad.namespace.data_types import astype
@@ -122,6 +122,7 @@ class _Histogram:
         self._check(into, given)
         self.results = [result_of(leaf) for leaf in into]
         library = common_library("mixad.reduce_by_index", [*into, *given])
+        check_is_here("reduce_by_index", library)
         if any(result.kind.type.is_narrow for result in self.results):
             wide, results = library.dtype_of(F32), self.results
             into, given = (

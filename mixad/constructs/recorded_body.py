@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import describe_array, is_array, is_number, library_of
+from mixad.backends.arrays import Library, describe_array, is_array, is_number, library_of
 from mixad.call.closures import captured, substituted
-from mixad.errors import TracerError
+from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.unknown_array import IndexedArrayError, UnknownArray
 from mixad.scalar.dtypes import element_type_of
@@ -28,7 +28,15 @@ from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
 from mixad.tape.tracer import Level, NotRecordedError, Tracer, plain, read_only
 
-__all__ = ["RecordedBody", "leaf_of", "record_body", "record_twice", "result_of", "returned_leaf"]
+__all__ = [
+    "RecordedBody",
+    "check_is_here",
+    "leaf_of",
+    "record_body",
+    "record_twice",
+    "result_of",
+    "returned_leaf",
+]
 
 
 class RecordedBody(NamedTuple):
@@ -71,6 +79,15 @@ def leaf_of(value: Any, what: str) -> Any:
         f"{what} contains a {type(value).__name__}: pass arrays and numbers, and let "
         "the function capture what else it reads"
     )
+
+
+def check_is_here(name: str, library: Library) -> None:
+    """Raise if the elements of arrays are not computed, and in several chunks when they are."""
+    if library.is_lazy:
+        raise KernelTypeError(
+            f"mixad.{name}: arrays of {library.name}, whose elements along an axis are in chunks",
+            hint="x.compute(), or combine what mixad.reduce gives for each chunk",
+        )
 
 
 def returned_leaf(value: Any) -> Any:

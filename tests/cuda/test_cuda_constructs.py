@@ -10,9 +10,15 @@ from cuda_emulator import emulated
 
 import mixad
 from mixad.backends.arrays import layout_of
+from mixad.backends.checks import check_writes
 from mixad.constructs import runs
+from mixad.errors import BackendError
 from mixad.kernel.plan import plan
+from mixad.kernel.spec import OutputRequest
 from mixad.kernel.tiling import Tiling
+from mixad.scalar.build import Builder
+from mixad.scalar.ir import ArrayType
+from mixad.scalar.types import F64, I64
 
 BACKEND = emulated()
 NO_CACHE_LIMIT = 1 << 40
@@ -69,6 +75,16 @@ def test_affine_maps(dtype: str, shape: tuple[int, ...], request: pytest.Fixture
     request.getfixturevalue("on_device")
     for got, wanted in zip(outputs(xs, affine), expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-12 if dtype == "f8" else 1e-4)
+
+
+def test_extremes_at_indices_are_refused() -> None:
+    b = Builder("extremes")
+    x, at = b.param("x", F64), b.param("at", I64)
+    array = b.accumulator("dest", ArrayType(F64, 1), "min")
+    b.accumulate(array, at, value=x)
+    program, requests = b.finish([array]), (OutputRequest(0, 0, (3,)),)
+    with pytest.raises(BackendError, match="'emulated' does not combine elements by an operator"):
+        check_writes(BACKEND, (program,), requests, {})
 
 
 @pytest.mark.slow

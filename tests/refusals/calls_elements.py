@@ -66,7 +66,7 @@ KernelShapeError: mixad.reduce: axis 0 of shape (0,) has no element
   Instead: pass initial
 """)
 def refuse_no_elements():
-    mixad.reduce(lambda a, b: a * b, X[:0])
+    mixad.reduce(lambda a, b: b, X[:0])
 
 
 @refused("""
@@ -227,3 +227,70 @@ KernelShapeError: numpy.add.reduceat of a traced value takes whole numbers that 
 """)
 def refuse_sums_between_indices_that_do_not_grow():
     mixad.grad(lambda x: np.add.reduceat(x, [1, 0]).sum())(X)
+
+
+@refused("""
+KernelTypeError: mixad.reduce: initial is 0.5, elements are int64
+  Instead: pass a number of that dtype, or convert the elements
+""")
+def refuse_a_fraction_to_begin_with():
+    mixad.reduce(add, np.asarray([1, 2]), initial=0.5)
+
+
+@refused("""
+KernelShapeError: mixad.associative_scan: initial has the shape (2,), elements beside each other \
+have ()
+  Instead: pass a number, or an array of that shape
+""")
+def refuse_another_shape_to_begin_with():
+    mixad.associative_scan(add, X, initial=np.ones(2))
+
+
+@refused("""
+KernelTypeError: mixad.reduce: the operator takes two elements: <lambda>() too many positional \
+arguments
+  Instead: pass a function op(a, b)
+""")
+def refuse_an_operator_of_one_element():
+    mixad.reduce(lambda a: a, X)
+
+
+@refused("""
+KernelTypeError: mixad.reduce: <ufunc 'add'>: `op` of booleans: libraries disagree about its type
+  Instead: use int(...), or `and`, `or`, `not`
+""")
+def refuse_a_ufunc_of_booleans():
+    mixad.reduce(np.add, X > 1.0)
+
+
+@refused("""
+KernelTypeError: mixad.reduce: elements of 1 arrays with the last axes (6, 6)
+  Instead: combine up to 32 numbers: of one array with a signature, or of several
+""")
+def refuse_too_large_elements():
+    mixad.reduce(lambda a, b: a, np.ones((2, 6, 6)), signature="(6,6)")
+
+
+@refused("""
+KernelTypeError: mixad.reduce: the operator captures 'table', an array of array_api_strict, and \
+elements are of numpy
+  File "...", line 5, column 18
+    mixad.reduce(lambda a, b: a + b * table[0], X)
+                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  Instead: convert it to an array of numpy
+""")
+def refuse_an_operator_with_an_array_of_another_library():
+    import array_api_strict
+
+    table = array_api_strict.asarray([1.0])
+    mixad.reduce(lambda a, b: a + b * table[0], X)
+
+
+@refused("""
+KernelTypeError: mixad.reduce: arrays of dask, whose elements along an axis are in chunks
+  Instead: x.compute(), or combine what mixad.reduce gives for each chunk
+""")
+def refuse_elements_in_chunks():
+    import dask.array
+
+    mixad.reduce(lambda a, b: b, dask.array.ones(3, chunks=1))
