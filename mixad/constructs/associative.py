@@ -20,12 +20,12 @@ from mixad.constructs.operators import (
     read_operator,
     taking_first,
 )
-from mixad.constructs.recorded_body import check_is_here, leaf_of, result_of, returned_leaf
+from mixad.constructs.recorded_body import check_is_here, leaf_of, result_of, returned_leaf, shaped
 from mixad.errors import KernelError, KernelShapeError, KernelTypeError
 from mixad.namespace.array_methods import copied
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import broadcast_to, concat, stack
-from mixad.namespace.manipulation import flip, reshape
+from mixad.namespace.manipulation import flip
 from mixad.namespace.masked_reductions import masked_max, masked_min, masked_total
 from mixad.scalar.types import F32
 from mixad.tape.apply import apply_program
@@ -242,7 +242,7 @@ class _Elements:
         self.ones = (1,) * len(self.shape) if axis is None else None
         if axis is None:
             self.shape, axis = (math.prod(self.shape),), 0
-            leaves = [reshape(leaf, (*self.shape, *self.core)) for leaf in leaves]
+            leaves = [shaped(leaf, (*self.shape, *self.core)) for leaf in leaves]
         self.axis = self._axis(axis)
         self.leaves = leaves
         kinds = [result_of(leaf).kind for leaf in leaves]
@@ -309,9 +309,9 @@ class _Elements:
         of = _REDUCTIONS.get(kind or "")
         if of is not None and self.extent > 1 and not _type_of(leaf).is_bool:
             options = {"dtype": leaf.dtype} if kind == "add" else {}
-            found = [reshape(of(leaf, self.axis, **options), around)]
+            found = [shaped(of(leaf, self.axis, **options), around)]
         else:
-            found = [reshape(y, (*around, *self.core)) for y in self._run(False)]
+            found = [shaped(y, (*around, *self.core)) for y in self._run(False)]
         if initial is not None:
             found = self._combined(self._initial(initial, around), found)
         return self._returned(found)
@@ -348,7 +348,7 @@ class _Elements:
                 for first, leaf in zip(firsts, self.leaves, strict=True)
             ]
         found = [
-            reshape(y, tuple(x.shape)) for y, x in zip(self._run(True), self.leaves, strict=True)
+            shaped(y, tuple(x.shape)) for y, x in zip(self._run(True), self.leaves, strict=True)
         ]
         if initial is not None and not exclusive:
             found = [y[self._part(slice(1, None))] for y in found]
@@ -365,7 +365,7 @@ class _Elements:
         before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
         extent = int(self.leaves[0].shape[self.axis])
         form = (math.prod(before), extent, math.prod(after), *self.core)
-        arrays = [reshape(leaf, form) for leaf in self.leaves]
+        arrays = [shaped(leaf, form) for leaf in self.leaves]
         operator, captured = self.combination.operator, self.combination.captured
         if is_scan:
             operator = taking_first(operator)
@@ -422,7 +422,7 @@ class _Elements:
                     f"have {one}",
                     hint="pass a number, or an array of that shape",
                 )
-            own = reshape(broadcast_to(own, one), whole)
+            own = shaped(broadcast_to(own, one), whole)
         return astype(own, leaf.dtype)
 
     def _combined(self, these: Sequence[Any], those: Sequence[Any]) -> list[Any]:
@@ -438,7 +438,7 @@ class _Elements:
             return list(left)
         size = math.prod(self.core)
         wholes = [stack([next(left) for _ in range(size)], axis=-1) for _ in these]
-        return [reshape(whole, (*whole.shape[:-1], *self.core)) for whole in wholes]
+        return [shaped(whole, (*whole.shape[:-1], *self.core)) for whole in wholes]
 
     def _returned(self, found: Sequence[Any]) -> Any:
         """Return arrays in the structure and dtypes of the elements."""

@@ -18,13 +18,12 @@ from mixad import pytree
 from mixad.backends.arrays import library_of
 from mixad.constructs.associative_rules import Reduction, run_reduction
 from mixad.constructs.operators import Combination, kind_of_operator, read_operator
-from mixad.constructs.recorded_body import check_is_here, leaf_of, result_of
+from mixad.constructs.recorded_body import check_is_here, leaf_of, result_of, shaped
 from mixad.constructs.run_programs import Operator
 from mixad.errors import ConfigurationError, KernelIndexError, KernelShapeError, KernelTypeError
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import gather, scatter_add, take
-from mixad.namespace.manipulation import reshape
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Program, Update
 from mixad.scalar.types import BOOL, F32, I32, I64, ScalarType
@@ -135,7 +134,7 @@ class _Histogram:
         rows = self.results[0].shape[1:]
         count = math.prod(self.indices.shape)
         self.indices = library.xp.reshape(self.indices, (count,))
-        self.dest, self.xs = into, [reshape(leaf, (count, *rows)) for leaf in given]
+        self.dest, self.xs = into, [shaped(leaf, (count, *rows)) for leaf in given]
         kinds = [result_of(leaf).kind for leaf in into]
         self.combination: Combination = read_operator(
             "reduce_by_index", op, self.structure, kinds, self.results[0].device, ()
@@ -227,7 +226,7 @@ class _Histogram:
         after = math.prod(xs[0].shape[1:])
         begins = xp.concat([xp.ones_like(keys[:1], dtype=xp.bool), keys[1:] != keys[:-1]])
         flags = xp.broadcast_to(xp.reshape(begins, (1, -1, 1)), (1, keys.shape[0], after))
-        arrays = [reshape(leaf, (1, -1, after)) for leaf in xs]
+        arrays = [shaped(leaf, (1, -1, after)) for leaf in xs]
         reduction = Reduction(_flagged(made), True)
         scanned = run_reduction(reduction, [*arrays, flags, *captured])[: len(arrays)]
         bins = xp.arange(count, dtype=keys.dtype)
@@ -237,7 +236,7 @@ class _Histogram:
             (last >= 0) & (keys[taken] == bins), (-1, *[1] * (len(xs[0].shape) - 1))
         )
         totals = [
-            reshape(take(y, taken, axis=1), leaf.shape)
+            shaped(take(y, taken, axis=1), leaf.shape)
             for y, leaf in zip(scanned, self.dest, strict=True)
         ]
         combined = apply_program(made.program, [*self.dest, *totals, *captured])

@@ -16,6 +16,7 @@ from mixad.backends.arrays import Library, describe_array, is_array, is_number, 
 from mixad.call.closures import captured, substituted
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
+from mixad.namespace.manipulation import reshape
 from mixad.namespace.unknown_array import IndexedArrayError, UnknownArray
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.body import Body, are_made_alike, came_into
@@ -36,6 +37,7 @@ __all__ = [
     "record_twice",
     "result_of",
     "returned_leaf",
+    "shaped",
 ]
 
 
@@ -88,6 +90,11 @@ def check_is_here(name: str, library: Library) -> None:
             f"mixad.{name}: arrays of {library.name}, whose elements along an axis are in chunks",
             hint="x.compute(), or combine what mixad.reduce gives for each chunk",
         )
+
+
+def shaped(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array or a traced value in another shape."""
+    return reshape(x, shape) if isinstance(x, Tracer) else library_of(x).xp.reshape(x, shape)
 
 
 def returned_leaf(value: Any) -> Any:

@@ -205,7 +205,8 @@ class _Walk:
                     b.touch(array, *self._indices(at, place))
                 return [b.op("add", j, b.const(by, I64))]
 
-            b.while_([b.const(0, I64)], lambda j: b.op("lt", j, self.length), turn)
+            inits = [b.const(0, I64)]
+            b.while_(inits, lambda j: b.op("lt", j, self.length), turn, is_short=True)
 
     @staticmethod
     def _unraveled(core: Core, at: int) -> Core:
@@ -228,7 +229,10 @@ class _Walk:
             return [b.op("add", j, b.const(1, I64)), *step(b.op("add", self.start, j), values)]
 
         _, *carries = b.while_(
-            [b.const(first, I64), *carries], lambda j, *_: b.op("lt", j, self.length), turn
+            [b.const(first, I64), *carries],
+            lambda j, *_: b.op("lt", j, self.length),
+            turn,
+            is_short=True,
         )
         return self._at_last(carries, step)
 
@@ -246,6 +250,7 @@ class _Walk:
             [b.op("sub", self.length, one), *carries],
             lambda j, *_: b.op("le", b.const(first, I64), j),
             turn,
+            is_short=True,
         )
         return found
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import Library, library_of
-from mixad.backends.execute import kernel_for
+from mixad.backends.execute import Kernel, kernel_for
 from mixad.constructs.run_programs import (
     Operator,
     fold_program,
@@ -69,9 +69,17 @@ class _Runs:
         library = library_of(arrays[0])
         device = getattr(arrays[0], "device", None)
         places = _places(self.shape[0], self.count, self.shape[2], library, device)
-        requests = tuple([OutputRequest(0, k, shape) for k, shape in enumerate(shapes)])
-        values = [*arrays, *places, self.length, self.more, *captured]
-        return list(kernel_for((program,), requests)(kernel_values(program, values)))
+        values: Sequence[Any] = [*arrays, *places, self.length, self.more, *captured]
+        if captured:
+            values = kernel_values(program, values)
+        return list(_kernel(program, tuple(shapes))(values))
+
+
+@lru_cache(maxsize=256)
+def _kernel(program: Program, shapes: tuple[tuple[int, ...] | None, ...]) -> Kernel:
+    """Return the kernel of a program whose outputs have some shapes."""
+    requests = [OutputRequest(0, k, shape) for k, shape in enumerate(shapes)]
+    return kernel_for((program,), tuple(requests))
 
 
 @lru_cache(maxsize=64)

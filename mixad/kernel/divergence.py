@@ -240,7 +240,8 @@ class _Flattening:
             self.names.update(zip(s.carries, carries, strict=True))
             return self.block(s.body)
 
-        outs = self.builder.while_([self.value(a) for a in s.inits], cond, body)
+        inits = [self.value(a) for a in s.inits]
+        outs = self.builder.while_(inits, cond, body, is_short=s.is_short)
         self.names.update(zip(s.outs, outs, strict=True))
 
     # -- trees -------------------------------------------------------------------------------------

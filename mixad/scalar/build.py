@@ -222,13 +222,16 @@ class Builder:
         names: tuple[str, ...] = (),
         *,
         implicit: bool = False,
+        is_short: bool = False,
     ) -> tuple[Atom, ...]:
         """Add a ``While``; ``cond`` and ``body`` are called with the carries' variables."""
         line = self.line
         carries = tuple(self.fresh(a.type) for a in inits)
         test = self.block(lambda: (cond(*carries),))
         turn = self.block(lambda: body(*carries))
-        return self.add_while(carries, inits, test, turn, line, names, implicit=implicit)
+        return self.add_while(
+            carries, inits, test, turn, line, names, implicit=implicit, is_short=is_short
+        )
 
     def add_while(
         self,
@@ -240,10 +243,13 @@ class Builder:
         names: tuple[str, ...],
         *,
         implicit: bool,
+        is_short: bool = False,
     ) -> tuple[Var, ...]:
         """Add a ``While`` of two finished blocks over ``carries``, and return its results."""
         outs = tuple(self.fresh(a.type) for a in inits)
-        self._append(While(outs, tuple(carries), tuple(inits), cond, body, line, names, implicit))
+        self._append(
+            While(outs, tuple(carries), tuple(inits), cond, body, line, names, implicit, is_short)
+        )
         return outs
 
     def load(self, array: Var, *indices: Atom, is_inside: bool = False) -> Atom:
@@ -386,6 +392,7 @@ class _Copier:
             lambda *_: self.block(s.body),
             s.names,
             implicit=s.implicit,
+            is_short=s.is_short,
         )
 
     def _name(self, old: Sequence[Var], new: Sequence[Atom]) -> None:

@@ -191,7 +191,8 @@ class While:
 
     ``names`` are those of the user's variables that the carries hold, for messages, or empty.
     ``implicit`` says how it is differentiated: by the implicit function theorem at the point that
-    it reaches, not turn by turn (`mixad.scalar.implicit`).
+    it reaches, not turn by turn (`mixad.scalar.implicit`).  A loop that ``is_short`` ends soon:
+    nobody waits to interrupt it.
     """
 
     outs: tuple[Var, ...]
@@ -202,6 +203,7 @@ class While:
     line: Line | None = field(default=None, compare=False)
     names: tuple[str, ...] = field(default=(), compare=False)
     implicit: bool = False
+    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +404,7 @@ def _canonical_text(program: Program) -> str:
             case Equation():
                 head += s.op
             case While():
-                head += f"[{names_of(s.carries)}]" + "i" * s.implicit
+                head += f"[{names_of(s.carries)}]" + "i" * s.implicit + "s" * s.is_short
             case Load() | Accumulate():
                 head += f"@{name(s.array)}" + "!" * s.is_inside
             case Touch():

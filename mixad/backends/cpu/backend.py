@@ -202,4 +202,4 @@ def _dialect(host: Host) -> Dialect:
 
 def _loops(program: Program) -> bool:
     """Whether a program has a loop of the user's, which may not end."""
-    return any(isinstance(s, While) for s in walk_statements(program.body))
+    return any(isinstance(s, While) and not s.is_short for s in walk_statements(program.body))

@@ -246,7 +246,7 @@ class Body:
         (test,) = self.block(s.cond)
         text.add(f"br {test}, label %{body}, label %{done}")
         text.begin(body)
-        self.next_turn(phis, self.block(s.body), head, done)
+        self.next_turn(phis, self.block(s.body), head, "" if s.is_short else done)
         text.begin(done)
         return [self.values[v] for v in s.carries]
 
@@ -298,12 +298,18 @@ class Body:
         head: str,
         done: str,
     ) -> None:
-        """End a loop's body: leave if asked to stop, else go round with the next carries."""
+        """End a loop's body: leave if asked to stop, else go round with the next carries.
+
+        Where nobody asks, ``done`` is empty.
+        """
         text = self.text
         values = [
             text.splat(v) if phi.lanes else v for (phi, *_), v in zip(phis, values, strict=True)
         ]
-        text.add(f"br i1 {text.is_zero(self.stop)}, label %{head}, label %{done}")
+        if done:
+            text.add(f"br i1 {text.is_zero(self.stop)}, label %{head}, label %{done}")
+        else:
+            text.add(f"br label %{head}")
         for (phi, line, init, before), value in zip(phis, values, strict=True):
             first, following = f"{init.text}, %{before}", f"{value.text}, %{text.label}"
             text.fill(line, f"{phi.text} = phi {phi.llvm} [ {first} ], [ {following} ]")
