@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import is_scalar, library_of
+from mixad.backends.arrays import is_scalar
 from mixad.config import CHECK
 from mixad.constructs.associative_rules import Reduction, run_reduction
 from mixad.constructs.operators import (
@@ -20,9 +20,15 @@ from mixad.constructs.operators import (
     read_operator,
     taking_first,
 )
-from mixad.constructs.recorded_body import check_is_here, leaf_of, result_of, returned_leaf, shaped
+from mixad.constructs.recorded_body import (
+    check_is_here,
+    leaf_of,
+    own_copy,
+    result_of,
+    returned_leaf,
+    shaped,
+)
 from mixad.errors import KernelError, KernelShapeError, KernelTypeError
-from mixad.namespace.array_methods import copied
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import broadcast_to, concat, stack
 from mixad.namespace.manipulation import flip
@@ -305,7 +311,7 @@ class _Elements:
         if not self.extent:
             if initial is None:
                 initial = self._neutral(kind)
-            return self._returned([_copy(each) for each in self._initial(initial, around)])
+            return self._returned([own_copy(each) for each in self._initial(initial, around)])
         of = _REDUCTIONS.get(kind or "")
         if of is not None and self.extent > 1 and not _type_of(leaf).is_bool:
             options = {"dtype": leaf.dtype} if kind == "add" else {}
@@ -337,7 +343,7 @@ class _Elements:
                 hint="pass initial, as a rule what changes no element",
             )
         if not self.extent:
-            return self._returned([_copy(leaf) for leaf in self.leaves])
+            return self._returned([own_copy(leaf) for leaf in self.leaves])
         if reverse:
             self.leaves = [flip(leaf, axis=self.axis) for leaf in self.leaves]
         if initial is not None:
@@ -487,13 +493,6 @@ class _Elements:
             f"b = {b}, c = {c}, (a∘b)∘c is {left} and a∘(b∘c) is {right}",
             "an operator for which these are one, or mixad.scan, which takes steps in order",
         )
-
-
-def _copy(leaf: Any) -> Any:
-    """Return an array that shares no memory with the user's."""
-    return (
-        copied(leaf) if isinstance(leaf, Tracer) else library_of(leaf).xp.asarray(leaf, copy=True)
-    )
 
 
 def _fit(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:

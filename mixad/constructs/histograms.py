@@ -18,19 +18,19 @@ from mixad import pytree
 from mixad.backends.arrays import library_of
 from mixad.constructs.associative_rules import Reduction, run_reduction
 from mixad.constructs.operators import Combination, kind_of_operator, read_operator
-from mixad.constructs.recorded_body import check_is_here, leaf_of, result_of, shaped
+from mixad.constructs.recorded_body import check_is_here, leaf_of, own_copy, result_of, shaped
 from mixad.constructs.run_programs import Operator
 from mixad.errors import ConfigurationError, KernelIndexError, KernelShapeError, KernelTypeError
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, where
-from mixad.namespace.indexing import gather, scatter_add, take
+from mixad.namespace.elementwise import where
+from mixad.namespace.indexing import gather, of_positions, scatter_add, take
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Program, Update
-from mixad.scalar.types import BOOL, F32, I32, I64, ScalarType
+from mixad.scalar.types import BOOL, F32, I32, I64, U64, ScalarType
 from mixad.scalar.verify import verify
-from mixad.tape.apply import apply_call, apply_program
+from mixad.tape.apply import apply_program
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.node import common_library
+from mixad.tape.node import Rule, apply_rule, common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
@@ -117,6 +117,11 @@ class _Histogram:
             )
         into = [leaf_of(leaf, "mixad.reduce_by_index: dest") for leaf in into]
         given = [leaf_of(leaf, "mixad.reduce_by_index: xs") for leaf in given]
+        if not into:
+            raise KernelTypeError(
+                f"mixad.reduce_by_index: dest is {self.structure}",
+                hint="pass an array, or a tuple, named tuple or dataclass of arrays",
+            )
         self.indices = self._read_indices(indices)
         self._check(into, given)
         self.results = [result_of(leaf) for leaf in into]
@@ -135,6 +140,7 @@ class _Histogram:
         count = math.prod(self.indices.shape)
         self.indices = library.xp.reshape(self.indices, (count,))
         self.dest, self.xs = into, [shaped(leaf, (count, *rows)) for leaf in given]
+        self._check_indices(0 in rows)
         kinds = [result_of(leaf).kind for leaf in into]
         self.combination: Combination = read_operator(
             "reduce_by_index", op, self.structure, kinds, self.results[0].device, ()
@@ -154,6 +160,11 @@ class _Histogram:
         """Raise if shapes or dtypes do not fit together."""
         first = tuple(into[0].shape)
         for leaf in into:
+            if result_of(leaf).kind.type.is_complex:
+                raise KernelTypeError(
+                    "mixad.reduce_by_index: dest contains complex numbers",
+                    hint="pass a tuple of real and imaginary parts, and combine these",
+                )
             if not leaf.shape or tuple(leaf.shape) != first:
                 raise KernelShapeError(
                     f"mixad.reduce_by_index: dest has the shapes {first} and {tuple(leaf.shape)}",
@@ -191,23 +202,14 @@ class _Histogram:
 
     # -- by an accumulator -------------------------------------------------------------------------
 
-    def _lanes(self, xs: Any) -> list[Any]:
-        """Return elements, their indices, and the places along the axes after the first."""
-        library, rows = library_of(self.indices), xs.shape[1:]
-        device = getattr(self.indices, "device", None)
-        indices = library.xp.reshape(self.indices, (-1, *[1] * len(rows)))
-        return [xs, indices, *_places(tuple(rows), library, device)]
-
     def _sum(self) -> Any:
         (dest,), (xs,) = self.dest, self.xs
-        type = self.combination.operator.types[0]
-        rank, index = len(dest.shape), result_of(self.indices).kind.type
-        call = _accumulating(_sums(type, index, rank, self.drops), tuple(dest.shape))
-        arguments = [*self._lanes(xs), *([dest.shape[0]] if self.drops else [])]
-        return elementwise("add", dest, apply_call(call, arguments)[0])
+        return apply_rule(_SUM, dest, xs, self.indices, drops=self.drops)
 
     def _extreme(self, update: Update) -> Any:
         (dest,), (xs,) = self.dest, self.xs
+        if not math.prod(xs.shape):
+            return own_copy(dest)
         if not isinstance(dest, Tracer) and not isinstance(xs, Tracer):
             return _extremes(dest, xs, self.indices, update, self.drops)[0]
         arguments = dest, xs, self.indices
@@ -221,7 +223,7 @@ class _Histogram:
         xp, count = library_of(self.indices).xp, self.results[0].shape[0]
         keys, order = self._sorted(count)
         if not keys.shape[0] or 0 in self.results[0].shape:
-            return list(self.dest)
+            return list(map(own_copy, self.dest))
         xs = [leaf if order is None else take(leaf, order, axis=0) for leaf in self.xs]
         after = math.prod(xs[0].shape[1:])
         begins = xp.concat([xp.ones_like(keys[:1], dtype=xp.bool), keys[1:] != keys[:-1]])
@@ -245,29 +247,45 @@ class _Histogram:
     def _sorted(self, count: int) -> tuple[Any, Any]:
         """Return the indices in order, counted from the first element of ``dest``, and which of
         ``xs`` each of them had; None if all had their place."""
+        xp, keys, outside = library_of(self.indices).xp, _signed(self.indices), self._outside()
+        if not self.drops:
+            self._check_inside(outside)
+        if self.is_sorted and not bool(xp.any((keys < 0) | outside)):
+            return keys, None
+        keys = xp.where(keys < 0, keys + count, keys)
+        order = _order(keys, count)
+        if self.drops:
+            order = order[~xp.take(outside, order)]
+        return xp.take(keys, order), order
+
+    def _outside(self) -> Any:
+        """Return which indices are those of no element."""
+        keys, count = _signed(self.indices), self.results[0].shape[0]
+        return (keys >= count) | (keys < -count)
+
+    def _check_indices(self, is_without_rows: bool) -> None:
+        """Raise if indices are not sorted that are said to be, or, where no kernel looks at them,
+        if one is outside."""
         xp, keys = library_of(self.indices).xp, _signed(self.indices)
         if self.is_sorted and bool(xp.any(keys[1:] < keys[:-1])):
             raise KernelShapeError(
                 "mixad.reduce_by_index: indices_are_sorted=True, and they are not",
                 hint="leave it out",
             )
-        is_negative = keys < 0
-        outside = (keys >= count) | (keys < -count)
-        if not self.drops and bool(xp.any(outside)):
-            first = int(xp.argmax(xp.astype(outside, xp.int8)))
-            raise KernelIndexError(
-                f"mixad.reduce_by_index: index {int(keys[first])} at place {first} is outside of "
-                f"dest, which has {count} elements",
-                hint="mode='drop' leaves it out",
-            )
-        is_plain = self.is_sorted and not bool(xp.any(is_negative | outside))
-        if is_plain:
-            return keys, None
-        keys = xp.where(is_negative, keys + count, keys)
-        order = _order(keys, count)
-        if self.drops:
-            order = order[~xp.take(outside, order)]
-        return xp.take(keys, order), order
+        if is_without_rows and not self.drops:
+            self._check_inside(self._outside())
+
+    def _check_inside(self, outside: Any) -> None:
+        """Raise if an index is outside."""
+        xp = library_of(self.indices).xp
+        if not bool(xp.any(outside)):
+            return
+        first = int(xp.argmax(xp.astype(outside, xp.int8)))
+        raise KernelIndexError(
+            f"mixad.reduce_by_index: index {int(self.indices[first])} at place {first} is outside "
+            f"of dest, which has {self.results[0].shape[0]} elements",
+            hint="mode='drop' leaves it out",
+        )
 
 
 def _order(keys: Any, count: int) -> Any:
@@ -348,29 +366,27 @@ def _updating(
         update()
         return ()
 
-    index = b.convert(place[0], I64)
-    is_inside = b.op("and", b.op("lt", index, count), b.op("le", b.op("neg", count), index))
-    if place[0].type.kind == "uint":
-        limit = b.op("convert", count, type=place[0].type) if place[0].type.bits == 64 else count
-        own = place[0] if place[0].type.bits == 64 else index
-        is_inside = b.op("lt", own, limit)
-    b.if_(is_inside, inside, tuple)
+    b.if_(_is_inside(b, place[0], count), inside, tuple)
 
 
-@lru_cache(maxsize=256)
-def _sums(type: ScalarType, index: ScalarType, rank: int, drops: bool) -> Program:
-    """Return the program that adds elements at their indices.
-
-    Params: elements, indices, the places along other axes; how many elements there are to be added
-    to, where others are left out.
-    """
-    return _changing("add", type, index, rank, drops)
+def _is_inside(b: Builder, index: Atom, count: Atom) -> Atom:
+    """Return whether an index is that of one of some elements."""
+    if index.type.kind == "uint":
+        wide = index if index.type.bits == I64.bits else b.convert(index, U64)
+        return b.op("lt", wide, b.convert(count, U64))
+    wide = b.convert(index, I64)
+    return b.op("and", b.op("lt", wide, count), b.op("le", b.op("neg", count), wide))
 
 
 @lru_cache(maxsize=256)
 def _changing(
     update: Update, type: ScalarType, index: ScalarType, rank: int, drops: bool
 ) -> Program:
+    """Return the program that changes an array by elements at their indices.
+
+    Params: elements, indices, the places along other axes; how many elements there are to be
+    changed, where others are left out.
+    """
     b = Builder("reduce_by_index")
     x, at = b.param("xs", type), b.param("indices", index)
     place = [at, *(b.param(f"axis {axis}", I64) for axis in range(1, rank))]
@@ -386,7 +402,7 @@ def _winning(
 ) -> Program:
     """Return the program that finds the first element that is what came out at its index.
 
-    Params: as of `_sums`, then the elements' numbers, and what came out.
+    Params: as of `_changing`, then the elements' numbers, and what came out.
     """
     b = Builder("reduce_by_index")
     x, at = b.param("xs", type), b.param("indices", index)
@@ -411,6 +427,78 @@ def _winning(
     return verify(b.finish([first]))
 
 
+@lru_cache(maxsize=256)
+def _reading(type: ScalarType, index: ScalarType, rank: int, drops: bool) -> Program:
+    """Return the program that reads an array at indices, and has zeros at those left out.
+
+    Params: the array, indices, and the rest as of `_changing`.
+    """
+    b = Builder("reduce_by_index")
+    array, at = b.array_param("dest", ArrayType(type, rank)), b.param("indices", index)
+    place = [at, *(b.param(f"axis {axis}", I64) for axis in range(1, rank))]
+    count = b.param("count", I64, "uniform") if drops else None
+    if count is None:
+        return verify(b.finish([b.load(array, *place)]))
+    inside = _is_inside(b, place[0], count)
+    found = b.if_(inside, lambda: [b.load(array, *place)], lambda: [b.const(0, type)])
+    return verify(b.finish(found))
+
+
+def _lanes(dest: Any, indices: Any, drops: bool) -> tuple[list[Any], tuple[Any, ...]]:
+    """Return what kernels take after elements, and what their programs depend on."""
+    library, shape = library_of(dest), tuple(dest.shape)
+    places = _places(shape[1:], library, getattr(dest, "device", None))
+    own = library.xp.reshape(indices, (-1, *[1] * (len(shape) - 1)))
+    lanes = [own, *places, *([shape[0]] if drops else [])]
+    return lanes, (result_of(dest).kind.type, result_of(indices).kind.type, len(shape), drops)
+
+
+# -- sums ------------------------------------------------------------------------------------------
+
+
+def _run_sum(xp: Any, dest: Any, xs: Any, indices: Any, drops: bool) -> Any:
+    lanes, key = _lanes(dest, indices, drops)
+    call = _accumulating(_changing("add", *key), tuple(dest.shape))
+    return dest + call.kernel([xs, *lanes])[0]
+
+
+def _run_reading(xp: Any, dest: Any, indices: Any, drops: bool) -> Any:
+    lanes, key = _lanes(dest, indices, drops)
+    return KernelCall.storing(_reading(*key)).kernel([dest, *lanes])[0]
+
+
+def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
+    """Return zeros beside an array or a traced value."""
+    xp, device = library_beside(like).xp, getattr(like, "device", None)
+    return xp.zeros(shape, dtype=like.dtype, device=device)
+
+
+_SUM: Rule = Rule(
+    "reduce_by_index",
+    _run_sum,
+    (
+        lambda g, dest, xs, indices, drops: g,
+        lambda g, dest, xs, indices, drops: apply_rule(_READING, g, indices, drops=drops),
+        of_positions,
+    ),
+    linear="all",
+    positions=(2,),
+)
+_READING: Rule = Rule(
+    "reading by index",
+    _run_reading,
+    (
+        lambda g, dest, indices, drops: apply_rule(
+            _SUM, _zeros(g, tuple(dest.shape)), g, indices, drops=drops
+        ),
+        of_positions,
+    ),
+    fresh=True,
+    linear="each",
+    positions=(1,),
+)
+
+
 # -- minima and maxima -----------------------------------------------------------------------------
 
 
@@ -418,14 +506,11 @@ def _extremes(
     dest: Any, xs: Any, indices: Any, update: Update, drops: bool
 ) -> tuple[Any, list[Any], tuple[Any, ...]]:
     """Return the extremes; what a kernel over elements takes, and what it depends on."""
-    library, shape = library_of(dest), tuple(dest.shape)
-    key = result_of(dest).kind.type, result_of(indices).kind.type, len(shape), drops
-    places = _places(shape[1:], library, getattr(dest, "device", None))
-    own = library.xp.reshape(indices, (-1, *[1] * (len(shape) - 1)))
-    lanes = [xs, own, *places, *([shape[0]] if drops else [])]
-    (found,) = _accumulating(_changing(update, *key), shape).kernel(lanes)
-    combine = library.xp.minimum if update == "min" else library.xp.maximum
-    return combine(dest, found), lanes, key
+    lanes, key = _lanes(dest, indices, drops)
+    program, xp = _changing(update, *key), library_of(dest).xp
+    (found,) = _accumulating(program, tuple(dest.shape)).kernel([xs, *lanes])
+    combine = xp.minimum if update == "min" else xp.maximum
+    return combine(dest, found), [xs, *lanes], key
 
 
 def _run_extreme(

@@ -16,6 +16,7 @@ from mixad.backends.arrays import Library, describe_array, is_array, is_number, 
 from mixad.call.closures import captured, substituted
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
+from mixad.namespace.array_methods import copied
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.unknown_array import IndexedArrayError, UnknownArray
 from mixad.scalar.dtypes import element_type_of
@@ -33,6 +34,7 @@ __all__ = [
     "RecordedBody",
     "check_is_here",
     "leaf_of",
+    "own_copy",
     "record_body",
     "record_twice",
     "result_of",
@@ -90,6 +92,13 @@ def check_is_here(name: str, library: Library) -> None:
             f"mixad.{name}: arrays of {library.name}, whose elements along an axis are in chunks",
             hint="x.compute(), or combine what mixad.reduce gives for each chunk",
         )
+
+
+def own_copy(leaf: Any) -> Any:
+    """Return an array or a traced value that shares no memory with the user's."""
+    return (
+        copied(leaf) if isinstance(leaf, Tracer) else library_of(leaf).xp.asarray(leaf, copy=True)
+    )
 
 
 def shaped(x: Any, shape: tuple[int, ...]) -> Any:

@@ -294,3 +294,19 @@ def refuse_elements_in_chunks():
     import dask.array
 
     mixad.reduce(lambda a, b: b, dask.array.ones(3, chunks=1))
+
+
+@refused("""
+KernelTypeError: mixad.reduce_by_index: dest contains complex numbers
+  Instead: pass a tuple of real and imaginary parts, and combine these
+""")
+def refuse_to_combine_with_complex_numbers():
+    mixad.reduce_by_index(add, X + 1j, INDICES, X + 1j)
+
+
+@refused("""
+KernelTypeError: mixad.reduce_by_index: dest is tuple()
+  Instead: pass an array, or a tuple, named tuple or dataclass of arrays
+""")
+def refuse_to_combine_with_nothing():
+    mixad.reduce_by_index(add, (), INDICES, ())

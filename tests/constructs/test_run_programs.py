@@ -1,0 +1,286 @@
+"""The programs over runs: each is what NumPy says of its runs, lane by lane and as a kernel."""
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mixad import pytree
+from mixad.constructs.operators import core_of, read_operator, taking_first
+from mixad.constructs.recorded_body import result_of
+from mixad.constructs.run_programs import (
+    fold_program,
+    fold_pullback_program,
+    local_cotangents_program,
+    scan_cotangents_program,
+    scan_program,
+    scan_pullback_program,
+)
+from mixad.constructs.runs import _Runs
+from mixad.scalar.interpret import interpreter
+
+sys.path.insert(0, str(Path(__file__).parent))
+from operators import CASES, close, element, inner, long, prefixes, slope
+
+NAMES = ["a*b+a+b", "affine", "argmax", "a captured number", "an indexed table", "2x2"]
+CUTS = [(12, 3), (14, 3), (3, 3), (5, 3), (7, 1), (1, 1)]
+"""How many elements there are, and in how many runs: with and without one more."""
+
+
+class Runs:
+    """Random elements of an axis that is cut, their prefixes and cotangents."""
+
+    def __init__(self, name, extent, count):
+        self.case, self.rng = CASES[name], np.random.default_rng(extent)
+        self.extent, self.count = extent, count
+        self.cut = _Runs((2, extent, 3), count, extent // count, extent % count)
+        sizes = [extent // count + (run < extent % count) for run in range(count)]
+        ends = np.cumsum([0, *sizes])
+        self.parts = [slice(*each) for each in pairwise(ends)]
+        # Along their first axis, as the steps in NumPy take them.
+        self.xs = self.case.draw(self.rng, (extent, 2, 3))
+        self.ys = tuple(
+            np.asarray(y, x.dtype)
+            for y, x in zip(prefixes(self.case, self.xs, self.case.captured), self.xs, strict=True)
+        )
+        self.floats = [at for at, x in enumerate(self.xs) if x.dtype.kind == "f"]
+        self.gs = [self.rng.standard_normal(self.ys[at].shape) for at in self.floats]
+        self.later = [
+            self.rng.standard_normal((count, *self.xs[at].shape[1:])) for at in self.floats
+        ]
+        _, structure = pytree.flatten(element(self.xs))
+        results = [result_of(x) for x in self.xs]
+        core = core_of("test", self.case.signature)
+        self.operator, self.captured, *_ = read_operator(
+            "test",
+            self.case.op(self.case.captured),
+            structure,
+            [r.kind for r in results],
+            None,
+            core,
+        )
+
+    # -- what is run -------------------------------------------------------------------------------
+
+    def placed(self, leaves):
+        """Return arrays with their axis in the second place."""
+        return [np.ascontiguousarray(np.moveaxis(x, 0, 1)) for x in leaves]
+
+    def numbers(self, leaves, which):
+        """Return an array for each number of elements."""
+        own = dict(zip(which, self.placed(leaves), strict=True))
+        return [own[leaf][(..., *index)] for leaf, index in self.operator.places if leaf in own]
+
+    def leaves(self, numbers, which):
+        """Return arrays of elements along their first axis, of those of numbers."""
+        left, places, found = iter(numbers), self.operator.places, []
+        for leaf in which:
+            whole = np.stack([next(left) for at, _ in places if at == leaf], -1)
+            core = self.operator.cores[leaf]
+            found.append(np.moveaxis(whole, 1, 0).reshape(-1, 2, 3, *core))
+        return found
+
+    def run(self, program, shapes, arrays):
+        """Run a program lane by lane; compare with the kernel; return outputs."""
+        found, run = [np.zeros(s) if s else None for s in shapes], interpreter(program)
+        types = [out.type.dtype for out in program.outputs]
+        accumulators, values = [], {}
+        for each in program.accumulators:
+            at = program.outputs.index(each.var)
+            fill = 0 if each.kind == "add" else np.nan if each.var.type.is_float else -9
+            found[at] = np.full(shapes[at], fill, types[at])
+            accumulators.append(found[at])
+        for lane in np.ndindex(2, self.count, 3):
+            given = [*arrays, *lane, self.cut.length, self.cut.more, *self.captured]
+            values[lane] = run([*given, *accumulators])
+        for at, shape in enumerate(shapes):
+            if not program.accumulator(at):
+                each = [values[lane][at] for lane in values]
+                lanes = np.array(each, types[at]).reshape(2, self.count, 3)
+                found[at] = lanes if shape is None else lanes.sum()
+        kernels = self.cut.run(program, shapes, arrays, self.captured)
+        for one, other, type in zip(kernels, found, types, strict=True):
+            if type.kind == "f" or "pullback" not in program.name:
+                close(one, other)
+        return found
+
+    # -- what NumPy says of one run ----------------------------------------------------------------
+
+    def of_run(self, run, xs, before=None, captured=None):
+        """Return the prefixes of a run, of what is before it and its elements."""
+        part = [x[self.parts[run]] for x in xs]
+        if before is not None:
+            part = [np.concatenate([f[None], x]) for f, x in zip(before, part, strict=True)]
+        found = prefixes(self.case, part, self.case.captured if captured is None else captured)
+        return [y if before is None else y[1:] for y in found]
+
+    def before(self, run):
+        """Return the prefix before a run; None before the first."""
+        return [y[self.parts[run].start - 1] for y in self.ys] if run else None
+
+    def paired(self, ys, gs):
+        return inner([ys[at] for at in self.floats], gs)
+
+    def with_floats(self, leaves, floats):
+        leaves = list(leaves)
+        for at, x in zip(self.floats, floats, strict=True):
+            leaves[at] = x
+        return leaves
+
+    def gain(self, xs, captured, gs, later):
+        """Return what all runs give, if what is before each does not change."""
+        total = 0
+        for run in range(self.count):
+            ys = self.of_run(run, xs, self.before(run), captured)
+            total += self.paired([y[-1] for y in ys], [each[run] for each in later])
+            if gs is not None:
+                total += self.paired(ys, [g[self.parts[run]] for g in gs])
+        return total
+
+    def check_cotangents(self, found, gs, wanted):
+        """Compare cotangents of elements and captured values with differences."""
+        given = [self.xs[at] for at in self.floats]
+        found = [*[np.moveaxis(x, 1, 0) for x in found[: len(given)]], *found[len(given) :]]
+        if wanted:
+            given.append(self.case.captured)
+        along = [self.rng.standard_normal(np.shape(x)) for x in given]
+
+        def gain(*given):
+            captured = given[-1] if wanted else self.case.captured
+            xs = self.with_floats(self.xs, given[: len(self.floats)])
+            return self.gain(xs, captured, gs, self.later)
+
+        close(inner(found, along), slope(gain, given, along, 1e-5), 1e-10)
+
+
+def built(name, extent, count):
+    runs = Runs(name, extent, count)
+    return runs, runs.operator, runs.placed(runs.xs), runs.placed(runs.ys), runs.placed(runs.gs)
+
+
+@pytest.mark.rows("name", NAMES)
+@pytest.mark.rows(("extent", "count"), CUTS)
+def test_folds(name, extent, count):
+    runs, operator, xs, _, _ = built(name, extent, count)
+    found = runs.run(fold_program(operator), [None] * operator.size, xs)
+    which = range(len(xs))
+    wanted = [[y[-1] for y in runs.of_run(run, runs.xs)] for run in range(count)]
+    for one, other in zip(runs.leaves(found, which), zip(*wanted, strict=True), strict=True):
+        close(one, np.stack(other))
+
+
+@pytest.mark.rows("name", NAMES)
+@pytest.mark.rows(("extent", "count"), CUTS)
+def test_scans(name, extent, count):
+    runs, operator, xs, ys, _ = built(name, extent, count)
+    ends = [y[[part.stop - 1 for part in runs.parts]] for y in runs.ys]
+    prefix = runs.numbers(ends, range(len(xs))) if count > 1 else []
+    found = runs.run(scan_program(operator, count > 1), [x.shape for x in xs], [*xs, *prefix])
+    for one, other in zip(found, ys, strict=True):
+        close(one, other)
+
+
+@pytest.mark.rows("name", NAMES)
+@pytest.mark.rows(("extent", "count"), CUTS[:4])
+def test_local_cotangents(name, extent, count):
+    runs, operator, xs, ys, gs = built(name, extent, count)
+    program = local_cotangents_program(operator)
+    found = runs.run(program, [None] * len(operator.floats), [*xs, *ys, *gs])
+    for run in range(1, count):
+        given = [runs.before(run)[at] for at in runs.floats]
+        along = [runs.rng.standard_normal(x.shape) for x in given]
+
+        def gain(*given, run=run):
+            ys = runs.of_run(run, runs.xs, runs.with_floats(runs.before(run), given))
+            return runs.paired(ys, [g[runs.parts[run]] for g in runs.gs])
+
+        own = [r[run] for r in runs.leaves(found, runs.floats)]
+        close(inner(own, along), slope(gain, given, along, 1e-5), 1e-10)
+
+
+@pytest.mark.rows("name", NAMES)
+@pytest.mark.rows(("extent", "count"), CUTS)
+def test_cotangents_of_prefixes(name, extent, count):
+    runs, operator, xs, ys, gs = built(name, extent, count)
+    later = runs.numbers(runs.later, runs.floats) if count > 1 else []
+    program = scan_cotangents_program(operator, count > 1)
+    found = [
+        np.moveaxis(r, 1, 0)
+        for r in runs.run(program, [g.shape for g in gs], [*xs, *ys, *gs, *later])
+    ]
+    for run, part in enumerate(runs.parts):
+        for at in range(part.start, part.stop):
+            given = [runs.ys[leaf][at] for leaf in runs.floats]
+            along = [runs.rng.standard_normal(x.shape) for x in given]
+
+            def gain(*given, run=run, part=part, at=at):
+                here = runs.with_floats([y[at] for y in runs.ys], given)
+                rest = [
+                    np.concatenate([long(y)[None], x[at + 1 : part.stop]])
+                    for y, x in zip(here, runs.xs, strict=True)
+                ]
+                ys = prefixes(runs.case, rest, runs.case.captured)
+                own = runs.paired(ys, [g[at : part.stop] for g in runs.gs])
+                if count == 1:
+                    return own
+                return own + runs.paired([y[-1] for y in ys], [each[run] for each in runs.later])
+
+            close(inner([r[at] for r in found], along), slope(gain, given, along, 1e-5), 1e-10)
+
+
+@pytest.mark.rows("name", NAMES, slow="2x2")
+@pytest.mark.rows(("extent", "count"), CUTS)
+@pytest.mark.rows("wants", [True, False], ids=["captured", "elements only"])
+def test_pullbacks_of_scans(name, extent, count, wants):
+    runs, operator, xs, ys, gs = built(name, extent, count)
+    wanted = (0,) if wants and runs.case.captured is not None else ()
+    if count == 1:
+        runs.later = [0 * each for each in runs.later]
+    later = runs.numbers(runs.later, runs.floats) if count > 1 else []
+    program = scan_pullback_program(operator, count > 1, wanted)
+    shapes = [g.shape for g in gs] + [np.shape(runs.captured[at]) for at in wanted]
+    runs.check_cotangents(runs.run(program, shapes, [*xs, *ys, *gs, *later]), runs.gs, wanted)
+
+
+@pytest.mark.rows("name", NAMES, slow="2x2")
+@pytest.mark.rows(("extent", "count"), CUTS)
+@pytest.mark.rows("wants", [True, False], ids=["captured", "elements only"])
+def test_pullbacks_of_folds(name, extent, count, wants):
+    runs, operator, xs, _, _ = built(name, extent, count)
+    wanted = (0,) if wants and runs.case.captured is not None else ()
+    ends = [y[[part.stop - 1 for part in runs.parts]] for y in runs.ys]
+    prefix = runs.numbers(ends, range(len(xs))) if count > 1 else []
+    later = runs.numbers(runs.later, runs.floats)
+    program = fold_pullback_program(operator, count > 1, wanted)
+    shapes = [x.shape for x in xs] + [np.shape(runs.captured[at]) for at in wanted]
+    found = runs.run(program, shapes, [*xs, *prefix, *later])
+    own = [found[at] for at in runs.floats] + found[len(xs) :]
+    runs.check_cotangents(own, None, wanted)
+
+
+@pytest.mark.parametrize("extent", [1, 119, 120, 121, 240, 241, 14401, 1_000_003])
+def test_how_an_axis_is_cut(extent):
+    """Into runs of at most 120 elements, of which none has over one more than another."""
+    runs = _Runs.of((2, extent, 3))
+    sizes = [runs.length + (run < runs.more) for run in range(runs.count)]
+    assert sum(sizes) == extent
+    assert max(sizes) <= 120
+    assert runs.count == -(-extent // 120)
+    whole = _Runs.of((2, extent, 3), is_whole=True)
+    assert (whole.count, whole.length, whole.more) == (1, extent, 0)
+
+
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_the_first_of_equal_numbers_is_taken(name):
+    made = taking_first(Runs(name, 5, 1).operator)
+    numbers = [-np.inf, -1.0, -0.0, 0.0, 2.0, np.inf, np.nan]
+    run, numpys = interpreter(made.program), {"min": np.minimum, "max": np.maximum}[name]
+    for a in numbers:
+        for b in numbers:
+            (found,) = run([a, b])
+            wanted = a if a == b else numpys(a, b)
+            np.testing.assert_array_equal([found, np.signbit(found)], [wanted, np.signbit(wanted)])
+    other = Runs("a*b+a+b", 5, 1).operator
+    assert taking_first(other).program == other.program
