@@ -300,7 +300,7 @@ def jax_scan(p: Problem, work: str, sequential: bool) -> tuple[Call, Unpack]:
 
 
 def copy(p: Problem, work: str) -> tuple[Call, Unpack]:
-    return lambda: [leaf.copy() for leaf in p.leaves], arrays
+    return lambda: [leaf.copy() for leaf in p.leaves], lambda _: []
 
 
 CONTENDERS: Mapping[str, Callable[[Problem, str], tuple[Call, Unpack]]] = {

@@ -71,11 +71,15 @@ class Element(NamedTuple):
         Bytes from there for each lane; None if all lanes have one element.
     mask : Value or None
         The lanes that may change it; None is every lane.
+    is_row : str or None
+        An i1: whether lanes that are neighbours have elements that are; None where that is not
+        asked, since it is rare.
     """
 
     pointer: str
     offset: Value | None
     mask: Value | None
+    is_row: str | None = None
 
 
 def checked_element(
@@ -115,7 +119,16 @@ def known_element(
                 pointer = _moved(text, pointer, moved.text)
     if not apart:
         return Element(pointer, None, mask)
-    return Element(pointer, reduce(partial(_arithmetic, text, "add"), apart), mask)
+    offset = reduce(partial(_arithmetic, text, "add"), apart)
+    return Element(pointer, offset, mask, _is_row(text, array, offset))
+
+
+def _is_row(text: Text, array: Array, offset: Value) -> str:
+    """Return an i1: whether lanes that are neighbours have elements that are."""
+    lanes = ", ".join(f"i64 {lane * array.type.itemsize}" for lane in range(GANG))
+    first = Value(text.let(f"extractelement {offset}, i64 0"), I64, False)
+    row = _arithmetic(text, "add", first, Value(f"<{lanes}>", I64, True))
+    return text.all(_compare(text, "eq", offset, row))
 
 
 def gathered(text: Text, array: Array, at: Element) -> Value:
@@ -123,7 +136,21 @@ def gathered(text: Text, array: Array, at: Element) -> Value:
     if at.offset is None:
         loaded = text.let(f"load {memory_type(array.type, False)}, ptr {at.pointer}, align 1")
         return from_memory(text, loaded, array.type, lanes=False)
-    return from_memory(text, _gang(text, array, at.pointer, at.offset), array.type, lanes=True)
+    if at.is_row is None:
+        loaded = _gang(text, array, at.pointer, at.offset)
+        return from_memory(text, loaded, array.type, lanes=True)
+    row, lanes, join = (text.name() for _ in range(3))
+    text.add(f"br i1 {at.is_row}, label %{row}, label %{lanes}")
+    text.begin(row)
+    pointer, memory = _lane_pointer(text, at.pointer, at.offset, 0), memory_type(array.type, True)
+    together = text.let(f"load {memory}, ptr {pointer}, align {array.type.itemsize}")
+    text.add(f"br label %{join}")
+    text.begin(lanes)
+    apart = _gang(text, array, at.pointer, at.offset)
+    text.add(f"br label %{join}")
+    text.begin(join)
+    loaded = text.let(f"phi {memory} [ {together}, %{row} ], [ {apart}, %{lanes} ]")
+    return from_memory(text, loaded, array.type, lanes=True)
 
 
 def touch(text: Text, at: Element) -> None:
@@ -191,25 +218,38 @@ def _write(text: Text, array: Array, at: Element, value: Value, mask: Value) -> 
         with text.when(text.any(mask), True):
             _store(text, array, at.pointer, value)
         return
-    value = text.splat(value)
+    value, all_are_on = text.splat(value), text.all(mask)
+    if at.is_row is None:
+        _write_lanes(text, array, at, value, mask, all_are_on)
+        return
+    is_row = text.let(f"and i1 {at.is_row}, {all_are_on}")
+    with text.when(is_row, True):
+        _store(text, array, _lane_pointer(text, at.pointer, at.offset, 0), value)
+    with text.when(is_row, False):
+        _write_lanes(text, array, at, value, mask, all_are_on)
+
+
+def _write_lanes(
+    text: Text, array: Array, at: Element, value: Value, mask: Value, all_are_on: str
+) -> None:
+    """Emit a store for each lane by itself."""
     lanes = [lane_of(text, value, lane) for lane in range(GANG)]
     pointers = [_lane_pointer(text, at.pointer, at.offset, lane) for lane in range(GANG)]
-    some_are_off = text.any(text.opposite(mask))
-    with text.when(some_are_off, False):
-        for pointer, lane in zip(pointers, lanes, strict=True):
-            _store(text, array, pointer, lane)
-    with text.when(some_are_off, True):
+    with text.when(all_are_on, True):
+        for pointer, own in zip(pointers, lanes, strict=True):
+            _store(text, array, pointer, own)
+    with text.when(all_are_on, False):
         is_on = text.splat(mask)
-        for at_lane, (pointer, lane) in enumerate(zip(pointers, lanes, strict=True)):
-            bit = text.let(f"extractelement {is_on}, i64 {at_lane}")
+        for lane, (pointer, own) in enumerate(zip(pointers, lanes, strict=True)):
+            bit = text.let(f"extractelement {is_on}, i64 {lane}")
             target = text.let(f"select i1 {bit}, ptr {pointer}, ptr {array.spare}")
-            _store(text, array, target, lane)
+            _store(text, array, target, own)
 
 
 def _store(text: Text, array: Array, pointer: str, value: Value) -> None:
-    stored = str(value)
+    stored, memory = str(value), memory_type(array.type, value.lanes)
     if array.type.is_bool:
-        stored = "i8 " + text.let(f"zext {value} to i8")
+        stored = f"{memory} " + text.let(f"zext {value} to {memory}")
     text.add(f"store {stored}, ptr {pointer}, align {array.type.itemsize}")
 
 

@@ -198,6 +198,10 @@ class Text:
         bits = self.let(f"bitcast {mask} to i{GANG}")
         return self.let(f"icmp ne i{GANG} {bits}, 0")
 
+    def all(self, mask: Value) -> str:
+        """Return an i1: whether every lane of a mask is set."""
+        return self.let(f"xor i1 {self.any(self.opposite(mask))}, true")
+
     def both(self, a: Value | None, b: Value) -> Value:
         """Return the lanes that are in both masks; None is every lane."""
         if a is None:
