@@ -47,6 +47,10 @@ _RUN = 120
 two, which would put all lanes into the same lines of it."""
 
 
+_SHORT = 1024
+"""Elements that one lane goes through in less time than several launches take."""
+
+
 @dataclass(frozen=True)
 class _Runs:
     """How an axis is cut: the first ``more`` of ``count`` runs have one element more."""
@@ -58,9 +62,10 @@ class _Runs:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], *, is_whole: bool = False) -> _Runs:
-        """Cut the second axis."""
+        """Cut the second axis, unless it is short and a gang has nothing else to do."""
         before, extent, after = shape[:3]
-        count = 1 if is_whole else -(-extent // _RUN)
+        is_short = extent <= _SHORT and before * after < GANG
+        count = 1 if is_whole or is_short else -(-extent // _RUN)
         return cls((before, extent, after), count, extent // count, extent % count)
 
     def run(self, program: Program, shapes: Sequence[tuple[int, ...] | None], arrays: _Arrays,

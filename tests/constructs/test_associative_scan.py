@@ -1,17 +1,10 @@
 """Prefixes by any associative operator: values, derivatives of both modes and orders, bits."""
 
 import operator
-import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-import mixad
-from mixad.errors import KernelError, KernelShapeError, KernelTypeError
-
-sys.path.insert(0, str(Path(__file__).parent))
 from operators import (
     CASES,
     LAYOUTS,
@@ -21,6 +14,9 @@ from operators import (
     curved,
     prefixes,
 )
+
+import mixad
+from mixad.errors import KernelError, KernelShapeError, KernelTypeError
 
 scan = mixad.associative_scan
 AFFINE = CASES["affine"].op(None)

@@ -1,19 +1,12 @@
 """Reductions, and what scans share with them: values, derivatives of all orders, bits."""
 
 import operator
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import mixad
-from mixad.errors import ConfigurationError, KernelError, KernelShapeError, KernelTypeError
-
-sys.path.insert(0, str(Path(__file__).parent))
 from operators import (
     CASES,
     LAYOUTS,
@@ -30,6 +23,9 @@ from operators import (
     permuted,
     prefixes,
 )
+
+import mixad
+from mixad.errors import ConfigurationError, KernelError, KernelShapeError, KernelTypeError
 
 BOTH = pytest.mark.rows(
     "construct",

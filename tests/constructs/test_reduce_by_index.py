@@ -1,17 +1,9 @@
 """Histograms with any operator: values, derivatives, indices outside, bits."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import mixad
-from mixad.errors import ConfigurationError, KernelShapeError, KernelTypeError, TracerError
-
-sys.path.insert(0, str(Path(__file__).parent))
 from operators import (
     CASES,
     LAYOUTS,
@@ -29,6 +21,9 @@ from operators import (
     numbers,
     permuted,
 )
+
+import mixad
+from mixad.errors import ConfigurationError, KernelShapeError, KernelTypeError, TracerError
 
 by_index = mixad.reduce_by_index
 

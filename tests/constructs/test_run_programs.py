@@ -1,11 +1,10 @@
 """The programs over runs: each is what NumPy says of its runs, lane by lane and as a kernel."""
 
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
+from operators import CASES, close, element, inner, long, prefixes, slope
 
 from mixad import pytree
 from mixad.constructs.operators import core_of, read_operator, taking_first
@@ -20,9 +19,6 @@ from mixad.constructs.run_programs import (
 )
 from mixad.constructs.runs import _Runs
 from mixad.scalar.interpret import interpreter
-
-sys.path.insert(0, str(Path(__file__).parent))
-from operators import CASES, close, element, inner, long, prefixes, slope
 
 NAMES = ["a*b+a+b", "affine", "argmax", "a captured number", "an indexed table", "2x2"]
 CUTS = [(12, 3), (14, 3), (3, 3), (5, 3), (7, 1), (1, 1)]
