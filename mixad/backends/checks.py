@@ -88,7 +88,13 @@ def declares_beside(backend: Backend) -> bool:
 
 def declares_update(backend: Backend, update: str) -> bool:
     """Whether a backend says that its kernels change arrays at computed indices in some way."""
-    return update in getattr(backend, "accumulates", ())
+    updates = getattr(backend, "accumulates", ())
+    if isinstance(updates, bool):
+        raise BackendError(
+            f"the backend {backend.name!r} says accumulates = {updates}: name how it changes "
+            'arrays, as accumulates = ("add", "min", "max", "write") does'
+        )
+    return update in updates
 
 
 def one_place(arrays: Sequence[Any]) -> tuple[Library, str]:

@@ -70,13 +70,18 @@ def _is_node(kind: type) -> bool:
 
 
 def forms_of(
-    name: str, parameters: Sequence[str], values: Sequence[Any], signature: Signature | None
+    name: str,
+    parameters: Sequence[str],
+    values: Sequence[Any],
+    signature: Signature | None,
+    *,
+    takes_tuples: bool = False,
 ) -> tuple[tuple[Any, ...], tuple[Form, ...], dict[str, int]]:
     """Take arguments apart into arrays and numbers.
 
-    Returned are these, the form of each argument, and the lengths of the core axes that the
-    signature names.  KernelTypeError if one does not fit the signature, or is made of what a
-    function cannot take.
+    A tuple is a structure as part of another, or where the function ``takes_tuples``.  Returned are
+    these, the form of each argument, and the lengths of the core axes that the signature names.
+    KernelTypeError if one does not fit the signature, or is made of what a function cannot take.
     """
     lengths: dict[str, int] = {}
     leaves: list[Any] = []
@@ -87,7 +92,10 @@ def forms_of(
         if core:
             forms.append(_of_core(what, value, core, lengths, leaves))
         else:
-            forms.append(_of_structure(what, parameter, value, leaves))
+            kind: Any = type(value)
+            is_node = _is_node(kind) or (takes_tuples and kind is tuple)
+            forms.append(_of_structure(what, parameter, value, leaves) if is_node else _LEAF)
+            leaves += [] if is_node else [value]
     while (longest := _longest(forms)) is not None:
         core, value = inputs[longest], values[longest]
         if isinstance(value, (list, tuple)):
@@ -160,10 +168,6 @@ def _spelled(core: Core) -> str:
 
 
 def _of_structure(what: str, parameter: str, value: Any, leaves: list[Any]) -> Form:
-    kind: Any = type(value)
-    if not _is_node(kind):
-        leaves.append(value)
-        return _LEAF
     found, structure = pytree.flatten(value)
     _check_kinds(what, parameter, structure)
     try:

@@ -235,6 +235,8 @@ class Specialiser:
         Whether its convergence loops are differentiated by the implicit function theorem.
     signature : str, optional
         The last axes of its arguments that are taken apart.
+    takes_tuples : bool
+        Whether an argument may be a tuple of arrays and numbers.
 
     Raises
     ------
@@ -243,9 +245,15 @@ class Specialiser:
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, implicit: bool = False, signature: str | None = None
+        self,
+        function: Callable[..., Any],
+        *,
+        implicit: bool = False,
+        signature: str | None = None,
+        takes_tuples: bool = False,
     ) -> None:
         self._implicit = implicit
+        self._takes_tuples = takes_tuples
         self._signature = None if signature is None else read_signature(signature)
         self.source: FunctionSource = read_function(function)
         self._known = _programs_of(self.source.function.__code__)
@@ -315,7 +323,8 @@ class Specialiser:
             raise TypeError(f"{self.source.name}() {error}") from None
         compound, is_all = None, len(values) == len(args)  # no parameter has its default
         ranks = self._ranks(values) if self._whole else ()
-        if self._signature is not None or is_structured(values):
+        is_compound = is_structured(values) or (self._takes_tuples and tuple in map(type, values))
+        if self._signature is not None or is_compound:
             values, compound = self._taken_apart(values)
         key = (*map(_kind, values), snapshot.key, default_dtypes(), self._implicit, compound, ranks)
         found = self._known.get(key)
@@ -361,7 +370,9 @@ class Specialiser:
         """Return the arrays and numbers that arguments are made of, and how."""
         self.check_signature()
         source, signature = self.source, self._signature
-        leaves, forms, lengths = forms_of(source.name, source.parameters, values, signature)
+        leaves, forms, lengths = forms_of(
+            source.name, source.parameters, values, signature, takes_tuples=self._takes_tuples
+        )
         return leaves, Compound(forms, output_cores(signature, lengths))
 
     def _specialise(

@@ -13,6 +13,16 @@ from mixad import pytree
 from mixad.backends.arrays import is_scalar
 from mixad.config import CHECK
 from mixad.constructs.associative_rules import Reduction, run_reduction
+from mixad.constructs.leaves import (
+    check_is_here,
+    copy_leaf,
+    join_numbers,
+    leaf_of,
+    reshape_leaf,
+    result_of,
+    returned_leaf,
+    split_elements,
+)
 from mixad.constructs.operators import (
     Combination,
     core_of,
@@ -20,17 +30,10 @@ from mixad.constructs.operators import (
     read_operator,
     taking_first,
 )
-from mixad.constructs.recorded_body import (
-    check_is_here,
-    leaf_of,
-    own_copy,
-    result_of,
-    returned_leaf,
-    shaped,
-)
 from mixad.errors import KernelError, KernelShapeError, KernelTypeError
+from mixad.namespace.assignment import broadcasts
 from mixad.namespace.data_types import astype
-from mixad.namespace.joining import broadcast_to, concat, stack
+from mixad.namespace.joining import broadcast_to, concat
 from mixad.namespace.manipulation import flip
 from mixad.namespace.masked_reductions import masked_max, masked_min, masked_total
 from mixad.scalar.types import F32
@@ -53,7 +56,7 @@ def reduce(
     """Combine the elements along an axis by an associative operator.
 
     Elements are combined in their order, so the operator need not commute; how they are grouped
-    follows from the length of the axis alone.  It is compiled, as a function of `broadcast` is, and
+    follows from the shape alone.  It is compiled, as a function of `broadcast` is, and
     may capture numbers, arrays that it indexes and traced values, which have gradients.
 
     Parameters
@@ -114,7 +117,7 @@ def reduce(
 def associative_scan(
     op: Callable[[Any, Any], Any],
     xs: Any,
-    axis: int = 0,
+    axis: int | None = 0,
     *,
     reverse: bool = False,
     exclusive: bool = False,
@@ -129,8 +132,8 @@ def associative_scan(
         As for `reduce`.
     xs : array, or tuple, named tuple or dataclass of array
         As for `reduce`.
-    axis : int
-        Along which; None for all elements in the order of the axes.
+    axis : int, optional
+        Along which; None for all elements in the order of the axes: then results have one axis.
     reverse : bool
         Whether to begin with the last element, as if elements were flipped before and after.
     exclusive : bool
@@ -203,7 +206,7 @@ _TRIALS = 64
 """Places that are tried whether an operator is associative there."""
 
 _ROUNDING = 1e5
-"""How many times the spacing of floats two results may differ that are one."""
+"""How many times the spacing of the largest number beside them two results may differ."""
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
     "add": masked_total, "minimum": masked_min, "maximum": masked_max,
@@ -248,7 +251,7 @@ class _Elements:
         self.ones = (1,) * len(self.shape) if axis is None else None
         if axis is None:
             self.shape, axis = (math.prod(self.shape),), 0
-            leaves = [shaped(leaf, (*self.shape, *self.core)) for leaf in leaves]
+            leaves = [reshape_leaf(leaf, (*self.shape, *self.core)) for leaf in leaves]
         self.axis = self._axis(axis)
         self.leaves = leaves
         kinds = [result_of(leaf).kind for leaf in leaves]
@@ -311,13 +314,13 @@ class _Elements:
         if not self.extent:
             if initial is None:
                 initial = self._neutral(kind)
-            return self._returned([own_copy(each) for each in self._initial(initial, around)])
+            return self._returned([copy_leaf(each) for each in self._initial(initial, around)])
         of = _REDUCTIONS.get(kind or "")
         if of is not None and self.extent > 1 and not _type_of(leaf).is_bool:
             options = {"dtype": leaf.dtype} if kind == "add" else {}
-            found = [shaped(of(leaf, self.axis, **options), around)]
+            found = [reshape_leaf(of(leaf, self.axis, **options), around)]
         else:
-            found = [shaped(y, (*around, *self.core)) for y in self._run(False)]
+            found = [reshape_leaf(y, (*around, *self.core)) for y in self._run(False)]
         if initial is not None:
             found = self._combined(self._initial(initial, around), found)
         return self._returned(found)
@@ -343,7 +346,7 @@ class _Elements:
                 hint="pass initial, as a rule what changes no element",
             )
         if not self.extent:
-            return self._returned([own_copy(leaf) for leaf in self.leaves])
+            return self._returned([copy_leaf(leaf) for leaf in self.leaves])
         if reverse:
             self.leaves = [flip(leaf, axis=self.axis) for leaf in self.leaves]
         if initial is not None:
@@ -354,7 +357,8 @@ class _Elements:
                 for first, leaf in zip(firsts, self.leaves, strict=True)
             ]
         found = [
-            shaped(y, tuple(x.shape)) for y, x in zip(self._run(True), self.leaves, strict=True)
+            reshape_leaf(y, tuple(x.shape))
+            for y, x in zip(self._run(True), self.leaves, strict=True)
         ]
         if initial is not None and not exclusive:
             found = [y[self._part(slice(1, None))] for y in found]
@@ -371,7 +375,7 @@ class _Elements:
         before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
         extent = int(self.leaves[0].shape[self.axis])
         form = (math.prod(before), extent, math.prod(after), *self.core)
-        arrays = [shaped(leaf, form) for leaf in self.leaves]
+        arrays = [reshape_leaf(leaf, form) for leaf in self.leaves]
         operator, captured = self.combination.operator, self.combination.captured
         if is_scan:
             operator = taking_first(operator)
@@ -422,29 +426,20 @@ class _Elements:
         shape, whole = tuple(own.shape), (*around, *self.core)
         if shape != whole:  # of one place: without the axis
             one = (*self._around(None), *self.core)
-            if not _fit(shape, one):
+            if not broadcasts(shape, one):
                 raise KernelShapeError(
                     f"mixad.{self.name}: initial has the shape {shape}, elements beside each other "
                     f"have {one}",
                     hint="pass a number, or an array of that shape",
                 )
-            own = shaped(broadcast_to(own, one), whole)
+            own = reshape_leaf(broadcast_to(own, one), whole)
         return astype(own, leaf.dtype)
 
     def _combined(self, these: Sequence[Any], those: Sequence[Any]) -> list[Any]:
         """Return the combination of the elements at each place of two."""
         operator, captured = self.combination.operator, self.combination.captured
-        numbers = [
-            leaves[leaf][(..., *index)] if index else leaves[leaf]
-            for leaves in (these, those)
-            for leaf, index in operator.places
-        ]
-        left = iter(apply_program(operator.program, [*numbers, *captured]))
-        if not self.core:
-            return list(left)
-        size = math.prod(self.core)
-        wholes = [stack([next(left) for _ in range(size)], axis=-1) for _ in these]
-        return [shaped(whole, (*whole.shape[:-1], *self.core)) for whole in wholes]
+        one, other = (split_elements(operator, dict(enumerate(x))) for x in (these, those))
+        return join_numbers(operator, apply_program(operator.program, [*one, *other, *captured]))
 
     def _returned(self, found: Sequence[Any]) -> Any:
         """Return arrays in the structure and dtypes of the elements."""
@@ -458,7 +453,7 @@ class _Elements:
 
     def check(self) -> None:
         """Raise if the operator is not associative at some places of the axis."""
-        places = range(0, self.extent - 2, max(1, (self.extent - 2) // _TRIALS))
+        places = range(0, self.extent - 2, max(1, -(-(self.extent - 2) // _TRIALS)))
         if not places or 0 in self.shape:
             return
         leaves = [plain(leaf) for leaf in self.leaves]
@@ -473,12 +468,22 @@ class _Elements:
             self._combined(self._combined(a, b), c),
             self._combined(a, self._combined(b, c)),
         )
+        size = self._sizes([a, b, c, left, right])
         for one, other in zip(left, right, strict=True):
-            one, other = np.asarray(plain(one)), np.asarray(plain(other))
-            wrong = ~_are_close(one, other)
+            wrong = ~_are_close(np.asarray(plain(one)), np.asarray(plain(other)), size)
             if wrong.any():
                 first = tuple(int(i[0]) for i in np.nonzero(wrong))[: len(self.shape)]
                 raise self._not_associative([a, b, c, left, right], first)
+
+    def _sizes(self, elements: Sequence[Sequence[Any]]) -> Any:
+        """Return the largest finite number at each place of some elements, with axes for cores."""
+        sizes: Any = 0.0
+        axes = tuple(range(len(self.shape), len(self.shape) + len(self.core)))
+        for leaf in (np.asarray(plain(leaf)) for each in elements for leaf in each):
+            if leaf.dtype.kind == "f":
+                finite = np.where(np.isfinite(leaf), np.abs(leaf), 0.0)
+                sizes = np.maximum(sizes, np.max(finite, axis=axes, keepdims=True))
+        return sizes
 
     def _not_associative(self, elements: Sequence[Any], place: tuple[int, ...]) -> KernelError:
         shown = [
@@ -493,12 +498,6 @@ class _Elements:
             f"b = {b}, c = {c}, (a∘b)∘c is {left} and a∘(b∘c) is {right}",
             "an operator for which these are one, or mixad.scan, which takes steps in order",
         )
-
-
-def _fit(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether an array of a shape is broadcast to another one."""
-    pairs = zip(reversed(shape), reversed(other), strict=False)
-    return len(shape) <= len(other) and all(n in (1, m) for n, m in pairs)
 
 
 def _type_of(leaf: Any) -> Any:
@@ -516,12 +515,10 @@ def _check_structure(name: str, structure: pytree.Structure, leaves: Sequence[An
         )
 
 
-def _are_close(one: Any, other: Any) -> Any:
-    """Return where two results are one, up to rounding."""
+def _are_close(one: Any, other: Any, size: Any) -> Any:
+    """Return where two results are one, up to rounding of numbers of some size."""
     if one.dtype.kind != "f":
         return one == other
-    size = np.maximum(np.abs(one), np.abs(other))
-    size = np.maximum(size, np.max(size, where=np.isfinite(size), initial=0.0))
     with np.errstate(invalid="ignore"):
         near = np.abs(one - other) <= _ROUNDING * np.finfo(one.dtype).eps * size
     return near | (one == other) | (np.isnan(one) & np.isnan(other))

@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import Any
 
 from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
+from mixad.constructs.leaves import join_numbers, result_of, split_elements
 from mixad.constructs.loops import scan
-from mixad.constructs.recorded_body import result_of
 from mixad.constructs.run_programs import Operator
 from mixad.constructs.runs import pull_fold, pull_scan, run_fold, run_scan
 from mixad.namespace.array import ArrayTracer
-from mixad.namespace.joining import concat, stack
+from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import moveaxis, reshape
 from mixad.scalar.build import Builder
 from mixad.scalar.pushforward import pushforward_along
@@ -202,7 +202,8 @@ def _step_by_step(
     active = [*reduction.operator.float_leaves, *[count + at for at in wanted]]
 
     def compute(*arguments: Any) -> list[Any]:
-        operands, gs = arguments[: -len(seeded)], arguments[len(arguments) - len(seeded) :]
+        last = len(arguments) - len(seeded)
+        operands, gs = arguments[:last], arguments[last:]
         given = dict(zip(seeded, gs, strict=True))
         steps = Body(reduction.name, _steps_of(reduction), [], ArrayTracer)
         found = pull_back(steps, operands, active, [given.get(at) for at in range(count)])
@@ -218,7 +219,8 @@ def _steps_of(reduction: Reduction) -> Callable[..., list[Any]]:
 
     def compute(*operands: Any) -> list[Any]:
         leaves, captured = operands[:count], operands[count:]
-        numbers = [moveaxis(leaves[leaf][(..., *index)], 1, 0) for leaf, index in operator.places]
+        elements = split_elements(operator, dict(enumerate(leaves)))
+        numbers = [moveaxis(number, 1, 0) for number in elements]
 
         def step(total: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
             found = apply_program(operator.program, [*total, *x, *captured])
@@ -227,27 +229,14 @@ def _steps_of(reduction: Reduction) -> Callable[..., list[Any]]:
         first = tuple([number[0, ...] for number in numbers])
         last, ys = scan(step, first, tuple([number[1:, ...] for number in numbers]))
         if not reduction.is_scan:
-            return _leaves_of(operator, [reshape(y, (y.shape[0], 1, y.shape[1])) for y in last])
+            return join_numbers(operator, [reshape(y, (y.shape[0], 1, y.shape[1])) for y in last])
         whole = [
             concat([reshape(one, (1, *one.shape)), rest], axis=0)
             for one, rest in zip(first, ys, strict=True)
         ]
-        return _leaves_of(operator, [moveaxis(y, 0, 1) for y in whole])
+        return join_numbers(operator, [moveaxis(y, 0, 1) for y in whole])
 
     return compute
-
-
-def _leaves_of(operator: Operator, numbers: Sequence[Any]) -> list[Any]:
-    """Return arrays of elements, given one for each number."""
-    left, found = iter(numbers), []
-    for leaf, core in enumerate(operator.cores):
-        own = [next(left) for at, _ in operator.places if at == leaf]
-        if core:
-            whole = stack(own, axis=-1)
-            found.append(reshape(whole, (*whole.shape[:3], *core)))
-        else:
-            found.append(own[0])
-    return found
 
 
 def _pull_pullback(

@@ -9,7 +9,8 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import is_scalar
-from mixad.constructs.recorded_body import leaf_of, record_body, result_of, returned_leaf
+from mixad.constructs.leaves import leaf_of, result_of, returned_leaf
+from mixad.constructs.recorded_body import record_body
 from mixad.constructs.switch_rule import Switch, run_switch
 from mixad.errors import TracerError
 from mixad.namespace.unknown_array import UnknownArray

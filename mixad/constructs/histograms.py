@@ -17,8 +17,16 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.arrays import library_of
 from mixad.constructs.associative_rules import Reduction, run_reduction
+from mixad.constructs.leaves import (
+    check_is_here,
+    copy_leaf,
+    leaf_of,
+    places_along,
+    reshape_leaf,
+    result_of,
+    without_element,
+)
 from mixad.constructs.operators import Combination, kind_of_operator, read_operator
-from mixad.constructs.recorded_body import check_is_here, leaf_of, own_copy, result_of, shaped
 from mixad.constructs.run_programs import Operator
 from mixad.errors import ConfigurationError, KernelIndexError, KernelShapeError, KernelTypeError
 from mixad.namespace.data_types import astype
@@ -125,7 +133,7 @@ class _Histogram:
         self.indices = self._read_indices(indices)
         self._check(into, given)
         self.results = [result_of(leaf) for leaf in into]
-        library = common_library("mixad.reduce_by_index", [*into, *given])
+        library = common_library("mixad.reduce_by_index", [*into, *given, self.indices])
         check_is_here("reduce_by_index", library)
         if any(result.kind.type.is_narrow for result in self.results):
             wide, results = library.dtype_of(F32), self.results
@@ -139,7 +147,7 @@ class _Histogram:
         rows = self.results[0].shape[1:]
         count = math.prod(self.indices.shape)
         self.indices = library.xp.reshape(self.indices, (count,))
-        self.dest, self.xs = into, [shaped(leaf, (count, *rows)) for leaf in given]
+        self.dest, self.xs = into, [reshape_leaf(leaf, (count, *rows)) for leaf in given]
         self._check_indices(0 in rows)
         kinds = [result_of(leaf).kind for leaf in into]
         self.combination: Combination = read_operator(
@@ -209,7 +217,7 @@ class _Histogram:
     def _extreme(self, update: Update) -> Any:
         (dest,), (xs,) = self.dest, self.xs
         if not math.prod(xs.shape):
-            return own_copy(dest)
+            return copy_leaf(dest)
         if not isinstance(dest, Tracer) and not isinstance(xs, Tracer):
             return _extremes(dest, xs, self.indices, update, self.drops)[0]
         arguments = dest, xs, self.indices
@@ -223,12 +231,12 @@ class _Histogram:
         xp, count = library_of(self.indices).xp, self.results[0].shape[0]
         keys, order = self._sorted(count)
         if not keys.shape[0] or 0 in self.results[0].shape:
-            return list(map(own_copy, self.dest))
+            return list(map(copy_leaf, self.dest))
         xs = [leaf if order is None else take(leaf, order, axis=0) for leaf in self.xs]
         after = math.prod(xs[0].shape[1:])
         begins = xp.concat([xp.ones_like(keys[:1], dtype=xp.bool), keys[1:] != keys[:-1]])
         flags = xp.broadcast_to(xp.reshape(begins, (1, -1, 1)), (1, keys.shape[0], after))
-        arrays = [shaped(leaf, (1, -1, after)) for leaf in xs]
+        arrays = [reshape_leaf(leaf, (1, -1, after)) for leaf in xs]
         reduction = Reduction(_flagged(made), True)
         scanned = run_reduction(reduction, [*arrays, flags, *captured])[: len(arrays)]
         bins = xp.arange(count, dtype=keys.dtype)
@@ -238,7 +246,7 @@ class _Histogram:
             (last >= 0) & (keys[taken] == bins), (-1, *[1] * (len(xs[0].shape) - 1))
         )
         totals = [
-            shaped(take(y, taken, axis=1), leaf.shape)
+            reshape_leaf(take(y, taken, axis=1), leaf.shape)
             for y, leaf in zip(scanned, self.dest, strict=True)
         ]
         combined = apply_program(made.program, [*self.dest, *totals, *captured])
@@ -337,21 +345,23 @@ def _flagged(made: Operator) -> Operator:
 # -- programs over accumulators --------------------------------------------------------------------
 
 
-@lru_cache(maxsize=64)
-def _places(rows: tuple[int, ...], library: Any, device: Any) -> list[Any]:
-    """Return the places along some axes, such that they broadcast."""
-    return [
-        library.asarray(
-            np.arange(n, dtype=np.int64).reshape(n, *[1] * (len(rows) - at - 1)), I64, device
-        )
-        for at, n in enumerate(rows)
-    ]
-
-
 @lru_cache(maxsize=256)
 def _accumulating(program: Program, shape: tuple[int, ...]) -> KernelCall:
     """Return the call of a program whose one output is an accumulator."""
     return KernelCall.giving(program, {0: shape})
+
+
+def _changed(program: Program, dest: Any, values: Sequence[Any]) -> Any:
+    """Return the accumulator of a program, of the shape of an array."""
+    return _launched(_accumulating(program, tuple(dest.shape)), values)
+
+
+def _launched(call: KernelCall, values: Sequence[Any]) -> Any:
+    """Return the one output of a call."""
+    try:
+        return call.kernel(values)[0]
+    except KernelIndexError as error:
+        raise without_element(error, "mode='drop' leaves out what is outside") from None
 
 
 def _updating(
@@ -447,7 +457,7 @@ def _reading(type: ScalarType, index: ScalarType, rank: int, drops: bool) -> Pro
 def _lanes(dest: Any, indices: Any, drops: bool) -> tuple[list[Any], tuple[Any, ...]]:
     """Return what kernels take after elements, and what their programs depend on."""
     library, shape = library_of(dest), tuple(dest.shape)
-    places = _places(shape[1:], library, getattr(dest, "device", None))
+    places = places_along(shape[1:], library, getattr(dest, "device", None))
     own = library.xp.reshape(indices, (-1, *[1] * (len(shape) - 1)))
     lanes = [own, *places, *([shape[0]] if drops else [])]
     return lanes, (result_of(dest).kind.type, result_of(indices).kind.type, len(shape), drops)
@@ -458,13 +468,12 @@ def _lanes(dest: Any, indices: Any, drops: bool) -> tuple[list[Any], tuple[Any, 
 
 def _run_sum(xp: Any, dest: Any, xs: Any, indices: Any, drops: bool) -> Any:
     lanes, key = _lanes(dest, indices, drops)
-    call = _accumulating(_changing("add", *key), tuple(dest.shape))
-    return dest + call.kernel([xs, *lanes])[0]
+    return dest + _changed(_changing("add", *key), dest, [xs, *lanes])
 
 
 def _run_reading(xp: Any, dest: Any, indices: Any, drops: bool) -> Any:
     lanes, key = _lanes(dest, indices, drops)
-    return KernelCall.storing(_reading(*key)).kernel([dest, *lanes])[0]
+    return _launched(KernelCall.storing(_reading(*key)), [dest, *lanes])
 
 
 def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
@@ -508,7 +517,7 @@ def _extremes(
     """Return the extremes; what a kernel over elements takes, and what it depends on."""
     lanes, key = _lanes(dest, indices, drops)
     program, xp = _changing(update, *key), library_of(dest).xp
-    (found,) = _accumulating(program, tuple(dest.shape)).kernel([xs, *lanes])
+    found = _changed(program, dest, [xs, *lanes])
     combine = xp.minimum if update == "min" else xp.maximum
     return combine(dest, found), [xs, *lanes], key
 
@@ -522,8 +531,7 @@ def _run_extreme(
     type = I32 if count < 1 << 31 else I64  # half as many bytes
     numbers = xp.arange(count, dtype=library_of(dest).dtype_of(type))
     numbers = xp.reshape(numbers, tuple(xs.shape))
-    winning = _accumulating(_winning(*key, type), tuple(dest.shape))
-    (winners,) = winning.kernel([*lanes, numbers, y])
+    winners = _changed(_winning(*key, type), dest, [*lanes, numbers, y])
     is_dest = (dest == y) | ((dest != dest) & (y != y))
     return y, xp.where(is_dest, xp.full_like(winners, -1), winners)
 

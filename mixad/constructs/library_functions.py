@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,9 @@ from mixad.namespace.assignment import setitem
 from mixad.namespace.creation import zeros_like
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import array_beside
+from mixad.namespace.indexing import positions_of
 from mixad.namespace.joining import broadcast_to
-from mixad.namespace.manipulation import moveaxis
+from mixad.namespace.manipulation import moveaxis, normalized_axes, permute_dims, reshape
 from mixad.namespace.spelling import function_of
 from mixad.namespace.spellings import NUMPY
 from mixad.namespace.torch_reductions import Selected
@@ -59,16 +61,25 @@ def _reduce(ufunc: np.ufunc) -> Callable[..., Any]:
         initial: Any = None,
     ) -> Any:  # fmt: skip
         x = x if dtype is None else astype(x, dtype)
-        return reduce(ufunc, x, axis, initial=initial, keepdims=keepdims)
+        axes = normalized_axes(axis, x.ndim)
+        kept = [a for a in range(x.ndim) if a not in axes]
+        shape, count = [x.shape[a] for a in kept], math.prod(x.shape[a] for a in axes)
+        if initial is None and not count:
+            initial = ufunc.identity
+        rows = reshape(permute_dims(x, (*kept, *axes)), (*shape, count))
+        y = reduce(ufunc, rows, -1, initial=initial)
+        return reshape(y, [1 if a in axes else n for a, n in enumerate(x.shape)]) if keepdims else y
 
     return reduced
 
 
 def _change_at(ufunc: np.ufunc) -> Callable[..., None]:
     def change(x: Any, indices: Any, b: Any) -> None:
-        at = np.asarray(plain(indices))
-        values = broadcast_to(astype(array_beside(b, x), x.dtype), (*at.shape, *x.shape[1:]))
-        setitem(x, ..., reduce_by_index(ufunc, x, at, values))
+        keys = indices if isinstance(indices, tuple) else (indices,)
+        at = positions_of(x)[tuple(map(plain, keys))]
+        values = broadcast_to(astype(array_beside(b, x), x.dtype), at.shape)
+        changed = reduce_by_index(ufunc, reshape(x, -1), at, values)
+        setitem(x, ..., reshape(changed, x.shape))
 
     return change
 
@@ -102,6 +113,8 @@ def _first_of(operator: Callable[..., Any]) -> Callable[..., Any]:
 
     def found(x: Any, axis: int) -> Any:
         xp = library_beside(x).xp
+        if not x.shape:
+            return Selected(x, xp.zeros((), dtype=xp.int64, device=x.device))
         shape = [1] * len(x.shape)
         shape[axis] = -1
         places = xp.reshape(xp.arange(x.shape[axis], device=x.device), tuple(shape))

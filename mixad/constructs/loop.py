@@ -15,7 +15,7 @@ import numpy as np
 from mixad.backends.array_memory import packed_strides
 from mixad.backends.arrays import NUMPY, Library, as_array, library_of, strides_of
 from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
-from mixad.constructs.recorded_body import result_of
+from mixad.constructs.leaves import result_of
 from mixad.constructs.schedule import Schedule
 from mixad.errors import TracerError
 from mixad.namespace.indexing import part_along

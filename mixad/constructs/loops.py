@@ -12,15 +12,9 @@ from mixad import pytree
 from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, library_of
 from mixad.call.closures import captured
 from mixad.config import LOOP_MEMORY
+from mixad.constructs.leaves import leaf_of, result_of, returned_leaf
 from mixad.constructs.loop import Loop, carries_read, run_loop
-from mixad.constructs.recorded_body import (
-    RecordedBody,
-    leaf_of,
-    record_body,
-    record_twice,
-    result_of,
-    returned_leaf,
-)
+from mixad.constructs.recorded_body import RecordedBody, record_body, record_twice
 from mixad.constructs.while_loop_rule import WhileLoop, run_while_loop
 from mixad.errors import TracerError
 from mixad.namespace.array_methods import copied

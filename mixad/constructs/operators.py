@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, MappingProxyType
@@ -116,7 +115,7 @@ def read_operator(
         )
     library = kinds[0].library
     leaves = [_example(library, kind.type, core, device) for kind in kinds]
-    specialiser, found, values = _bound(name, op, _example_of(structure, leaves), core)
+    specialiser, found, values = _bound(name, op, pytree.unflatten(structure, leaves), core)
     parsed, source = found.found.parsed, specialiser.source
     place = source.info.text.locate(source.info.node)
     _check_returned(name, parsed, structure, kinds, core, place)
@@ -149,7 +148,7 @@ def _bound(
     name: str, op: Any, example: Any, core: tuple[int, ...]
 ) -> tuple[Specialiser, PreparedCall, Any]:
     """Return the program of an operator, and what it captures, after the numbers of elements."""
-    captures = isinstance(op, FunctionType) and op.__closure__ is not None
+    captures = isinstance(op, FunctionType) and (op.__closure__ or op.__defaults__)
     is_known = not captures and isinstance(op, (FunctionType, BuiltinFunctionType, np.ufunc))
     try:
         specialiser = (_known_specialiser if is_known else _specialiser)(op, core)
@@ -172,7 +171,8 @@ def _specialiser(op: Any, core: tuple[int, ...]) -> Specialiser:
     signature = f"{spelled},{spelled}->{spelled}" if core else None
     if isinstance(op, BuiltinFunctionType):
         op = _SPELLED.get(op, op)
-    return Specialiser(op if isinstance(op, FunctionType) else _calling(op), signature=signature)
+    function = op if isinstance(op, FunctionType) else _calling(op)
+    return Specialiser(function, signature=signature, takes_tuples=True)
 
 
 _known_specialiser = lru_cache(maxsize=256)(_specialiser)
@@ -194,17 +194,6 @@ def _example(library: Library, type: ScalarType, core: tuple[int, ...], device: 
     return library.xp.zeros((1, *core), dtype=library.dtype_of(type), device=device)
 
 
-def _example_of(structure: pytree.Structure, leaves: Sequence[Any]) -> Any:
-    if structure.kind is tuple:  # a kernel takes named ones, which are tuples
-        return _tuple_of(len(leaves))(*leaves)
-    return pytree.unflatten(structure, leaves)
-
-
-@lru_cache(maxsize=64)
-def _tuple_of(count: int) -> Any:
-    return namedtuple("Element", [f"x{at}" for at in range(count)])
-
-
 def _check_returned(
     name: str,
     parsed: Any,
@@ -221,8 +210,7 @@ def _check_returned(
     else:
         own = pytree.LEAF if parsed.single else pytree.Structure(tuple, (), (pytree.LEAF,) * count)
         cores = ((),) * count
-    is_tuple = own.kind is tuple or own.kind is _tuple_of(len(kinds))
-    is_alike = own == structure or (is_tuple and own.children == structure.children)
+    is_alike = own == structure or (own.kind is tuple and own.children == structure.children)
     if not is_alike or cores != (core,) * len(kinds) or parsed.complex_outputs:
         raise KernelTypeError.at(
             place,

@@ -12,35 +12,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import Library, describe_array, is_array, is_number, library_of
+from mixad.backends.arrays import describe_array
 from mixad.call.closures import captured, substituted
-from mixad.errors import KernelTypeError, TracerError
+from mixad.constructs.leaves import leaf_of, result_of
+from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
-from mixad.namespace.array_methods import copied
-from mixad.namespace.manipulation import reshape
 from mixad.namespace.unknown_array import IndexedArrayError, UnknownArray
-from mixad.scalar.dtypes import element_type_of
 from mixad.tape.body import Body, are_made_alike, came_into
-from mixad.tape.cell import kind_of
-from mixad.tape.constant import unwrapped
 from mixad.tape.held import Held
 from mixad.tape.node import Result
 from mixad.tape.registers import array_like, have_same_bits
 from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
-from mixad.tape.tracer import Level, NotRecordedError, Tracer, plain, read_only
+from mixad.tape.tracer import Level, NotRecordedError, Tracer, read_only
 
-__all__ = [
-    "RecordedBody",
-    "check_is_here",
-    "leaf_of",
-    "own_copy",
-    "record_body",
-    "record_twice",
-    "result_of",
-    "returned_leaf",
-    "shaped",
-]
+__all__ = ["RecordedBody", "record_body", "record_twice"]
 
 
 class RecordedBody(NamedTuple):
@@ -70,55 +56,6 @@ class RecordedBody(NamedTuple):
         """Whether another recording does the same with the same values."""
         values = zip(self.captured, other.captured, self.marks, other.marks, strict=False)
         return self.body is other.body and all(_are_same(*each) for each in values)
-
-
-def leaf_of(value: Any, what: str) -> Any:
-    """Return a leaf of what a loop is given as an array or a traced value."""
-    value = unwrapped(value)
-    if isinstance(value, Tracer) or (is_array(value) and not isinstance(value, np.generic)):
-        return value
-    if is_number(value) or isinstance(value, np.generic):
-        return np.asarray(value)
-    raise TracerError(
-        f"{what} contains a {type(value).__name__}: pass arrays and numbers, and let "
-        "the function capture what else it reads"
-    )
-
-
-def check_is_here(name: str, library: Library) -> None:
-    """Raise if the elements of arrays are not computed, and in several chunks when they are."""
-    if library.is_lazy:
-        raise KernelTypeError(
-            f"mixad.{name}: arrays of {library.name}, whose elements along an axis are in chunks",
-            hint="x.compute(), or combine what mixad.reduce gives for each chunk",
-        )
-
-
-def own_copy(leaf: Any) -> Any:
-    """Return an array or a traced value that shares no memory with the user's."""
-    return (
-        copied(leaf) if isinstance(leaf, Tracer) else library_of(leaf).xp.asarray(leaf, copy=True)
-    )
-
-
-def shaped(x: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array or a traced value in another shape."""
-    return reshape(x, shape) if isinstance(x, Tracer) else library_of(x).xp.reshape(x, shape)
-
-
-def returned_leaf(value: Any) -> Any:
-    """Return a result: what is no float has no derivative."""
-    if not isinstance(value, Tracer) or value.kind.type.is_inexact:
-        return value
-    return plain(value)
-
-
-def result_of(value: Any) -> Result:
-    """Return what is known of an array or a traced value without its elements."""
-    if isinstance(value, Tracer):
-        return Result(value.shape, value.kind, value.device)
-    kind = kind_of(element_type_of(value.dtype), library_of(value))
-    return Result(tuple(value.shape), kind, getattr(value, "device", None))
 
 
 def record_body(

@@ -13,16 +13,19 @@ Henriksen, Oancea: "AD for an Array Language with Nested Parallelism", SC22.)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from mixad.backends.arrays import Library, library_of
+from mixad.backends.arrays import library_of
 from mixad.backends.execute import Kernel, kernel_for
+from mixad.constructs.leaves import (
+    join_numbers,
+    places_along,
+    split_elements,
+    without_element,
+)
 from mixad.constructs.run_programs import (
     Operator,
     fold_program,
@@ -32,10 +35,10 @@ from mixad.constructs.run_programs import (
     scan_program,
     scan_pullback_program,
 )
+from mixad.errors import KernelIndexError
 from mixad.kernel.spec import OutputRequest
 from mixad.kernel.tiling import GANG
 from mixad.scalar.ir import Program
-from mixad.scalar.types import I64
 from mixad.tape.kernel_call import kernel_values
 
 __all__ = ["pull_fold", "pull_scan", "run_fold", "run_scan"]
@@ -49,6 +52,10 @@ two, which would put all lanes into the same lines of it."""
 
 _SHORT = 1024
 """Elements that one lane goes through in less time than several launches take."""
+
+
+_LONG = 1 << 14
+"""Elements that a lane goes through at most: nobody can interrupt it."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +80,14 @@ class _Runs:
         """Run a program over runs; ``shapes`` are those of outputs, None of what each lane has."""
         library = library_of(arrays[0])
         device = getattr(arrays[0], "device", None)
-        places = _places(self.shape[0], self.count, self.shape[2], library, device)
+        places = places_along((self.shape[0], self.count, self.shape[2]), library, device)
         values: Sequence[Any] = [*arrays, *places, self.length, self.more, *captured]
         if captured:
             values = kernel_values(program, values)
-        return list(_kernel(program, tuple(shapes))(values))
+        try:
+            return list(_kernel(program, tuple(shapes))(values))
+        except KernelIndexError as error:  # which run it was in tells nothing
+            raise without_element(error) from None
 
 
 @lru_cache(maxsize=256)
@@ -85,14 +95,6 @@ def _kernel(program: Program, shapes: tuple[tuple[int, ...] | None, ...]) -> Ker
     """Return the kernel of a program whose outputs have some shapes."""
     requests = [OutputRequest(0, k, shape) for k, shape in enumerate(shapes)]
     return kernel_for((program,), tuple(requests))
-
-
-@lru_cache(maxsize=64)
-def _places(before: int, runs: int, after: int, library: Library, device: Any) -> list[Any]:
-    """Return the numbers of what is before the axis, of runs, and of what is after it, as lanes."""
-    shapes = (before, 1, 1), (runs, 1), (after,)
-    arrays = [np.arange(math.prod(s), dtype=np.int64).reshape(s) for s in shapes]
-    return [library.asarray(each, I64, device) for each in arrays]
 
 
 def run_fold(operator: Operator, leaves: _Arrays, captured: _Arrays) -> tuple[list[Any], list[Any]]:
@@ -107,29 +109,7 @@ def run_fold(operator: Operator, leaves: _Arrays, captured: _Arrays) -> tuple[li
         inner = _Runs.of(found[0].shape)
         program = fold_program(operator.of_numbers)
         found = inner.run(program, [None] * operator.size, found, captured)
-    return _as_leaves(operator, found), totals if runs.count > 1 else []
-
-
-def _as_leaves(operator: Operator, numbers: _Arrays) -> list[Any]:
-    """Return arrays of elements, given one for each number."""
-    xp, left = library_of(numbers[0]).xp, iter(numbers)
-    found = []
-    for core in operator.cores:
-        if core:
-            own = xp.stack([next(left) for _ in range(int(np.prod(core)))], axis=-1)
-            found.append(xp.reshape(own, (*own.shape[:3], *core)))
-        else:
-            found.append(next(left))
-    return found
-
-
-def _as_numbers(operator: Operator, leaves: dict[int, Any]) -> list[Any]:
-    """Return an array for each number of some arrays of elements."""
-    return [
-        leaves[leaf][(..., *index)] if index else leaves[leaf]
-        for leaf, index in operator.places
-        if leaf in leaves
-    ]
+    return join_numbers(operator, found), totals if runs.count > 1 else []
 
 
 def run_scan(operator: Operator, leaves: _Arrays, captured: _Arrays) -> tuple[list[Any], list[Any]]:
@@ -148,8 +128,9 @@ def run_scan(operator: Operator, leaves: _Arrays, captured: _Arrays) -> tuple[li
 
 
 def _scan_runs(leaves: _Arrays) -> _Runs:
-    """Cut an axis, unless what is beside it keeps a gang busy: then elements are read once."""
-    return _Runs.of(leaves[0].shape, is_whole=leaves[0].shape[2] >= GANG)
+    """Cut an axis, unless what is beside it keeps gangs busy: then elements are read once."""
+    _, extent, after = leaves[0].shape[:3]
+    return _Runs.of(leaves[0].shape, is_whole=after >= 4 * GANG and extent <= _LONG)
 
 
 def pull_scan(
@@ -211,7 +192,7 @@ def pull_fold(
     """Return the cotangents of elements and of the ``wanted`` captured values, given ``gs``, those
     of the combination: both for each array of floats."""
     runs = _Runs.of(leaves[0].shape)
-    later = _as_numbers(operator, dict(zip(operator.float_leaves, gs, strict=True)))
+    later = split_elements(operator, dict(zip(operator.float_leaves, gs, strict=True)))
     prefixes = list[Any]()
     if runs.count > 1:
         inner = operator.of_numbers

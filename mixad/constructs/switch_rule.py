@@ -8,8 +8,8 @@ from typing import Any
 
 from mixad.backends.arrays import as_array, library_of
 from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
+from mixad.constructs.leaves import result_of
 from mixad.constructs.loop import Step
-from mixad.constructs.recorded_body import result_of
 from mixad.tape.body import Body
 from mixad.tape.node import Result
 from mixad.tape.operations import Static

@@ -49,7 +49,7 @@ from mixad.tape.states import SMALL
 from mixad.tape.tracer import NotRecordedError, Tracer, check_alive, check_written, plain
 from mixad.tape.writing import Write, rebind, write
 
-__all__ = ["CHANGES_AT", "change_at", "replace", "setitem", "strand_of_write"]
+__all__ = ["CHANGES_AT", "broadcasts", "change_at", "replace", "setitem", "strand_of_write"]
 
 if TYPE_CHECKING:
     from mixad.tape.strand import Strand
@@ -339,14 +339,15 @@ def _fitting(x: Tracer, key: _Key, shape: Sequence[int], value: Tracer) -> Any:
             hint="take a part first: y.real, y.imag, abs(y)",
         )
     extra = max(value.ndim - len(shape), 0)
-    if value.dtype != x.dtype or extra or not _broadcasts(value.shape, shape):
+    if value.dtype != x.dtype or extra or not broadcasts(value.shape, shape):
         scratch = xp.empty(x.shape, dtype=x.dtype, device=x.device)
         _written(scratch, plain(value), key, None)  # raises what the library raises
         value = astype(value, x.dtype)  # plain for integers
     return broadcast_to(reshape(value, value.shape[extra:]) if extra else value, tuple(shape))
 
 
-def _broadcasts(given: Sequence[int], shape: Sequence[int]) -> bool:
+def broadcasts(given: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether an array of one shape is broadcast to another."""
     pairs = zip(reversed(given), reversed(shape), strict=False)
     return len(given) <= len(shape) and all(own in (1, length) for own, length in pairs)
 

@@ -8,9 +8,9 @@
     statement ::= Equation    var   <- op(atom, ...)
                 | If          var*  <- atom ? block : block
                 | While       var*  <- carries var* from atom*; while block(carries) do block
-                | Load        var   <- param[atom, ...]
+                | Load        var   <- param[atom, ...]  or written accumulator[atom, ...]
                 | Accumulate  accumulator[atom, ...] changed by atom
-                | Touch       param[atom, ...]
+                | Touch       param[atom, ...]  or written accumulator[atom, ...]
     atom      ::= Var  |  Const
     accumulator ::= name  var                    -- an array that statements change
     type      ::= ScalarType  |  ArrayType       -- ArrayType for "array" params and accumulators
@@ -18,9 +18,10 @@
 A *lane* param varies from element to element, a *uniform* one is a scalar of the call, an *array*
 one is indexed by the program itself.  An *accumulator* is an array that all elements of the
 broadcast change, and an output where its variable is a result of the program.  One that is added to
-begins as zeros, one of minima as the largest number; what is written must be every element, each
-by one element of the broadcast only, which may read what it wrote.  A variable is assigned once in
-the whole program and may be read in its block, after its statement, and in blocks nested there.
+begins as zeros, one of minima as the largest number, one of maxima as the least; what is written
+must be every element, each by one element of the broadcast only, which may read what it wrote.  A
+variable is assigned once in the whole program and may be read in its block, after its statement,
+and in blocks nested there.
 ``If`` has no variables of its own blocks visible outside: both blocks end in results, which become
 its ``outs``.  ``While`` tests ``cond`` (a block over the carries with one boolean result) before
 every turn, and its ``outs`` are the carries when the test fails.

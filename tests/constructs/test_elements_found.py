@@ -128,3 +128,63 @@ def test_no_elements_are_what_changes_nothing() -> None:
     assert mixad.reduce(lambda a, b: a & b, np.zeros(0, bool))
     assert mixad.reduce(lambda a, b: a & b, np.zeros(0, int)) == -1
     assert mixad.reduce(lambda a, b: a * b, np.ones((2, 3)), None, keepdims=True).shape == (1, 1)
+
+
+def test_elements_that_are_tuples_may_be_returned_as_they_are() -> None:
+    def after_flag(a: Any, b: Any) -> Any:
+        if b[1]:
+            return b
+        return (a[0] * b[0], a[1])
+
+    x, begins = A([2.0, 3.0, 4.0, 5.0]), A([True, False, True, False])
+    scanned = lambda x: mixad.associative_scan(after_flag, (x, begins))[0]  # noqa: E731
+    np.testing.assert_array_equal(scanned(x), [2.0, 6.0, 4.0, 20.0])
+    np.testing.assert_array_equal(mixad.grad(lambda x: scanned(x).sum())(x), [4.0, 2.0, 6.0, 4.0])
+
+
+def test_one_large_number_hides_no_operator_that_is_not_associative() -> None:
+    x = np.append(np.arange(1.0, 130.0), 1e13)
+    with pytest.raises(mixad.errors.KernelError, match="is not associative"):
+        mixad.check_associative(lambda a, b: a * 0.9 + b, x)
+
+
+def test_an_index_outside_is_told_without_the_place_of_a_kernel() -> None:
+    at = np.where(np.arange(1000) == 777, 5, 0)
+    op = lambda a, b: (a[0], (a[1] + b[1]) * TABLE[b[0]])  # noqa: E731
+    with pytest.raises(IndexError, match=r"index 5 is outside") as caught:
+        mixad.associative_scan(op, (at, np.ones(1000)))
+    assert "element (" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key", [([0, 1, 1], [1, 2, 2]), (slice(1, 3), 0), ([True, False, True, False],)]
+)
+def test_products_at_any_key(key: Any) -> None:
+    x = np.arange(1.0, 17.0).reshape(4, 4)
+
+    def at_key(x: Any) -> Any:
+        y = x * 1.0
+        np.multiply.at(y, key, 3.0)
+        return (y * y).sum()
+
+    value, of_x = mixad.value_and_grad(at_key)(x)
+    assert value == at_key(x)
+    factor = np.ones((4, 4))
+    np.multiply.at(factor, key, 3.0)
+    np.testing.assert_allclose(of_x, 2.0 * x * factor**2)
+
+
+def test_reductions_of_ufuncs_take_several_axes_and_none() -> None:
+    x = np.sin(np.arange(24.0)).reshape(2, 3, 4)
+
+    def loss(x: Any) -> Any:
+        kept = np.logaddexp.reduce(x, axis=(0, 2), keepdims=True)
+        return (kept * np.fmax.reduce(x, axis=None)).sum()
+
+    value, of_x = mixad.value_and_grad(loss)(x)
+    assert np.isclose(value, loss(x))
+    step = 1e-6 * np.cos(np.arange(24.0)).reshape(x.shape)
+    slope = (loss(x + step) - loss(x - step)) / 2
+    assert np.isclose((of_x * step).sum(), slope, rtol=1e-6)
+    none = mixad.vjp(lambda x: np.logaddexp.reduce(x[:0]) + x[0], x[0, 0])[0]
+    assert none == -np.inf

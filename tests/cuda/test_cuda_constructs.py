@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from cuda_emulator import emulated
 
 import mixad
 from mixad.backends.arrays import layout_of
-from mixad.backends.checks import check_writes
+from mixad.backends.checks import check_writes, declares_update
 from mixad.constructs import runs
 from mixad.errors import BackendError
 from mixad.kernel.plan import plan
@@ -85,6 +86,11 @@ def test_extremes_at_indices_are_refused() -> None:
     program, requests = b.finish([array]), (OutputRequest(0, 0, (3,)),)
     with pytest.raises(BackendError, match="'emulated' does not combine elements by an operator"):
         check_writes(BACKEND, (program,), requests, {})
+
+
+def test_backends_name_how_they_change_arrays() -> None:
+    with pytest.raises(BackendError, match="says accumulates = True: name how"):
+        declares_update(SimpleNamespace(name="old", accumulates=True), "add")
 
 
 @pytest.mark.slow

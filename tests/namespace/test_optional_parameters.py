@@ -25,6 +25,7 @@ SQUARE = np.eye(3) * 2 + X[:, :3] @ X[:, :3].T
 MASK = X > 0.4
 
 REQUIRED: dict[str, tuple[Any, ...]] = {
+    "add.reduceat": (X, [0, 1]),
     **dict.fromkeys(("arccosh", "acosh"), (X + 1.5,)),
     **dict.fromkeys(("dot", "matmul", "linalg.matmul"), (X, Y.T)),
     **dict.fromkeys(("convolve", "correlate", "linalg.outer", "append"), (V, W)),
@@ -122,6 +123,7 @@ REFUSED_OF = {
 NOT_CALLED = {
     "array", "asarray", "asanyarray", "ascontiguousarray",  # ask traced values without like= only
     "empty_like",  # any numbers
+    "maximum.at", "minimum.at", "multiply.at",  # change what they are given
 }  # fmt: skip
 
 

@@ -427,7 +427,7 @@ def test_what_torch_has_and_mixad_lacks_is_refused(f: Any, match: str) -> None:
 
 @pytest.mark.torch
 @needs_torch
-@pytest.mark.parametrize("name", ["numpy", "cummax", "renorm"])
+@pytest.mark.parametrize("name", ["numpy", "aminmax", "renorm"])
 def test_methods_of_torch_that_are_missing_say_what_to_do(name: str) -> None:
     import torch
 

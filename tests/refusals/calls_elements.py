@@ -189,8 +189,8 @@ def refuse_an_index_outside():
 
 
 @refused("""
-KernelIndexError: reduce_by_index, element (1,): index 1 is outside 'dest' of shape (1,)
-  Instead: read it under an `if`, or clip the index
+KernelIndexError: reduce_by_index: index 1 is outside 'dest' of shape (1,)
+  Instead: mode='drop' leaves out what is outside
 """)
 def refuse_an_index_outside_of_sums():
     mixad.reduce_by_index(add, X[:1], INDICES, X)

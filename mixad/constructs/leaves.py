@@ -1,0 +1,131 @@
+"""The leaves of what constructs are given and return: arrays and traced values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mixad.backends.arrays import NUMPY, Library, is_array, is_number, library_of
+from mixad.constructs.run_programs import Operator
+from mixad.errors import KernelIndexError, KernelTypeError, TracerError
+from mixad.namespace.array_methods import copied
+from mixad.namespace.joining import stack
+from mixad.namespace.manipulation import reshape
+from mixad.scalar.dtypes import element_type_of
+from mixad.scalar.types import I64
+from mixad.tape.cell import kind_of
+from mixad.tape.constant import unwrapped
+from mixad.tape.node import Result
+from mixad.tape.tracer import Tracer, plain
+
+__all__ = [
+    "check_is_here",
+    "copy_leaf",
+    "join_numbers",
+    "leaf_of",
+    "places_along",
+    "reshape_leaf",
+    "result_of",
+    "returned_leaf",
+    "split_elements",
+]  # fmt: skip
+
+
+def leaf_of(value: Any, what: str) -> Any:
+    """Return a leaf of what a loop is given as an array or a traced value."""
+    value = unwrapped(value)
+    if isinstance(value, Tracer) or (is_array(value) and not isinstance(value, np.generic)):
+        return value
+    if is_number(value) or isinstance(value, np.generic):
+        return np.asarray(value)
+    raise TracerError(
+        f"{what} contains a {type(value).__name__}: pass arrays and numbers, and let "
+        "the function capture what else it reads"
+    )
+
+
+def check_is_here(name: str, library: Library) -> None:
+    """Raise if the elements of arrays are not computed, and in several chunks when they are."""
+    if library.is_lazy:
+        raise KernelTypeError(
+            f"mixad.{name}: arrays of {library.name}, whose elements along an axis are in chunks",
+            hint="x.compute(), or combine what mixad.reduce gives for each chunk",
+        )
+
+
+def copy_leaf(leaf: Any) -> Any:
+    """Return an array or a traced value that shares no memory with the user's."""
+    return (
+        copied(leaf) if isinstance(leaf, Tracer) else library_of(leaf).xp.asarray(leaf, copy=True)
+    )
+
+
+def reshape_leaf(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array or a traced value in another shape."""
+    return reshape(x, shape) if isinstance(x, Tracer) else library_of(x).xp.reshape(x, shape)
+
+
+def returned_leaf(value: Any) -> Any:
+    """Return a result: what is no float has no derivative."""
+    if not isinstance(value, Tracer) or value.kind.type.is_inexact:
+        return value
+    return plain(value)
+
+
+def result_of(value: Any) -> Result:
+    """Return what is known of an array or a traced value without its elements."""
+    if isinstance(value, Tracer):
+        return Result(value.shape, value.kind, value.device)
+    kind = kind_of(element_type_of(value.dtype), library_of(value))
+    return Result(tuple(value.shape), kind, getattr(value, "device", None))
+
+
+def without_element(error: KernelIndexError, hint: str | None = None) -> KernelIndexError:
+    """Return the error of a kernel without the number of the element, which is not the user's."""
+    message = re.sub(r", element \([^)]*\)", "", error.message)
+    return KernelIndexError(message, location=error.location, hint=hint or error.hint)
+
+
+def split_elements(operator: Operator, leaves: Mapping[int, Any]) -> list[Any]:
+    """Return an array for each number of elements, given some of the arrays that these are in."""
+    return [
+        leaves[leaf][(..., *index)] if index else leaves[leaf]
+        for leaf, index in operator.places
+        if leaf in leaves
+    ]
+
+
+def join_numbers(operator: Operator, numbers: Sequence[Any]) -> list[Any]:
+    """Return the arrays of elements, given an array for each of their numbers."""
+    left, leaves = iter(numbers), []
+    for core in operator.cores:
+        own = [next(left) for _ in range(math.prod(core))]
+        whole = stack(own, axis=-1) if core else own[0]
+        leaves.append(reshape_leaf(whole, (*whole.shape[:-1], *core)) if core else whole)
+    return leaves
+
+
+def places_along(extents: Sequence[int], library: Library, device: Any) -> list[Any]:
+    """Return the numbers of the places along some axes, as arrays that broadcast to all of them."""
+    count = len(extents)
+    arrays = [_numbers(n, count - axis - 1) for axis, n in enumerate(extents)]
+    return arrays if library is NUMPY else [library.asarray(a, I64, device) for a in arrays]
+
+
+def _numbers(extent: int, after: int) -> np.ndarray[Any, Any]:
+    known = _known_numbers if extent <= _REMEMBERED else _known_numbers.__wrapped__
+    return known(extent, after)
+
+
+@lru_cache(maxsize=64)
+def _known_numbers(extent: int, after: int) -> np.ndarray[Any, Any]:
+    return np.arange(extent, dtype=np.int64).reshape(extent, *[1] * after)
+
+
+_REMEMBERED = 1 << 14
+"""Places of an axis whose numbers are kept from call to call."""
