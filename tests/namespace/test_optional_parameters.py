@@ -65,7 +65,8 @@ REQUIRED: dict[str, tuple[Any, ...]] = {
     "vander": (V,), "diag": (X,), "unwrap": (9 * X,), "rot90": (X,),
     **dict.fromkeys(("heaviside",), (X - 0.5, Y)),
     "fft.irfftn": (X,),
-    **{f"{n}.reduce": (X,) for n in ("add", "multiply", "maximum", "minimum")},
+    **{f"{n}.reduce": (X,) for n in ("add", "multiply", "maximum", "minimum", "fmax", "fmin")},
+    **{f"{n}.reduce": (X,) for n in ("logaddexp", "logaddexp2")},
 }  # fmt: skip
 """What functions are given, others X and Y."""
 
