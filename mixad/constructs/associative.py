@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -13,15 +13,14 @@ from mixad import pytree
 from mixad.backends.arrays import is_scalar
 from mixad.config import CHECK
 from mixad.constructs.associative_rules import Reduction, run_reduction
+from mixad.constructs.associativity import check_elements
+from mixad.constructs.elements import read_elements
 from mixad.constructs.leaves import (
-    check_is_here,
     copy_leaf,
-    join_numbers,
     leaf_of,
     reshape_leaf,
     result_of,
     returned_leaf,
-    split_elements,
 )
 from mixad.constructs.operators import (
     Combination,
@@ -30,16 +29,14 @@ from mixad.constructs.operators import (
     read_operator,
     taking_first,
 )
-from mixad.errors import KernelError, KernelShapeError, KernelTypeError
+from mixad.errors import KernelShapeError, KernelTypeError
 from mixad.namespace.assignment import broadcasts
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import broadcast_to, concat
 from mixad.namespace.manipulation import flip
 from mixad.namespace.masked_reductions import masked_max, masked_min, masked_total
-from mixad.scalar.types import F32
-from mixad.tape.apply import apply_program
-from mixad.tape.node import Result, common_library
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import Result
+from mixad.tape.tracer import Tracer
 
 __all__ = ["associative_scan", "check_associative", "reduce"]
 
@@ -110,7 +107,7 @@ def reduce(
     >>> mixad.reduce(after, (np.asarray([2.0, 3.0]), np.asarray([1.0, 5.0])))
     (array(6.), array(8.))
     """
-    elements = _Elements("reduce", op, xs, axis, signature)
+    elements = _checked("reduce", op, xs, axis, signature)
     return elements.reduce(initial, keepdims)
 
 
@@ -163,7 +160,7 @@ def associative_scan(
     >>> mixad.associative_scan(lambda a, b: a + b, np.asarray([1, 2, 3]), exclusive=True, initial=0)
     array([0, 1, 3])
     """
-    elements = _Elements("associative_scan", op, xs, axis, signature)
+    elements = _checked("associative_scan", op, xs, axis, signature)
     return elements.scan(reverse, exclusive, initial)
 
 
@@ -199,19 +196,21 @@ def check_associative(
     Traceback (most recent call last):
     mixad.errors.KernelError: ...is not associative: with a = 1.0, b = 2.0, c = 3.0...
     """
-    _Elements("check_associative", op, xs, axis, signature, checks=False).check()
+    _Elements("check_associative", op, xs, axis, signature).check()
 
-
-_TRIALS = 64
-"""Places that are tried whether an operator is associative there."""
-
-_ROUNDING = 1e5
-"""How many times the spacing of the largest number beside them two results may differ."""
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
     "add": masked_total, "minimum": masked_min, "maximum": masked_max,
 })  # fmt: skip
 """What combines elements by an op of the table that arrays have a reduction for."""
+
+
+def _checked(name: str, op: Any, xs: Any, axis: int | None, signature: str | None) -> _Elements:
+    """Return the elements of a construct, checked if all checks are asked for."""
+    elements = _Elements(name, op, xs, axis, signature)
+    if CHECK.read() == "full":
+        elements.check()
+    return elements
 
 
 class _Elements:
@@ -223,61 +222,29 @@ class _Elements:
         Of the construct, for messages.
     op, xs, axis, signature
         The user's.
-    checks : bool
-        Whether it is tried whether the operator is associative, if all checks are asked for.
     """
 
     def __init__(
-        self, name: str, op: Any, xs: Any, axis: int | None, signature: str | None, *,
-        checks: bool = True,
-    ) -> None:  # fmt: skip
+        self, name: str, op: Any, xs: Any, axis: int | None, signature: str | None
+    ) -> None:
         self.name = name
         self.core = core_of(name, signature)
-        found, self.structure = pytree.flatten(xs)
-        _check_structure(name, self.structure, found)
-        leaves = [leaf_of(leaf, f"mixad.{name}: xs") for leaf in found]
-        library = common_library(f"mixad.{name}", leaves)
-        check_is_here(name, library)
-        self.results = [result_of(leaf) for leaf in leaves]
-        self._check_shapes()
-        is_narrow = [result.kind.type.is_narrow for result in self.results]
-        wide = library.dtype_of(F32)
-        leaves = [
-            astype(leaf, wide) if narrow else leaf
-            for leaf, narrow in zip(leaves, is_narrow, strict=True)
-        ]
-        shape = self.results[0].shape
+        self.elements = read_elements(name, "xs", xs)
+        self.leaves = self.elements.leaves
+        self._check_shape()
+        shape = self.elements.shape
         self.shape = shape[: len(shape) - len(self.core)]
         self.ones = (1,) * len(self.shape) if axis is None else None
         if axis is None:
             self.shape, axis = (math.prod(self.shape),), 0
-            leaves = [reshape_leaf(leaf, (*self.shape, *self.core)) for leaf in leaves]
+            form = (*self.shape, *self.core)
+            self.leaves = [reshape_leaf(leaf, form) for leaf in self.leaves]
         self.axis = self._axis(axis)
-        self.leaves = leaves
-        kinds = [result_of(leaf).kind for leaf in leaves]
-        device = self.results[0].device
-        self.combination: Combination = read_operator(
-            name, op, self.structure, kinds, device, self.core
-        )
-        if checks and CHECK.read() == "full":
-            self.check()
+        self.combination: Combination = read_operator(name, op, self.elements, self.core)
 
-    def _check_shapes(self) -> None:
-        """Raise if arrays are of several shapes, are complex, or lack the axes of elements."""
-        first, core = self.results[0], self.core
-        for result in self.results:
-            if result.shape != first.shape:
-                raise KernelShapeError(
-                    f"mixad.{self.name}: arrays of the shapes {first.shape} and {result.shape} in "
-                    "xs",
-                    hint="pass arrays of one shape: an element is what is at one place of all",
-                )
-            if result.kind.type.is_complex:
-                raise KernelTypeError(
-                    f"mixad.{self.name}: xs contains complex numbers",
-                    hint="pass a tuple of real and imaginary parts, and combine these",
-                )
-        shape = first.shape
+    def _check_shape(self) -> None:
+        """Raise if arrays lack the axes of elements."""
+        shape, core = self.elements.shape, self.core
         if shape[len(shape) - len(core) :] != core or len(shape) <= len(core):
             axes = f"the last axes {core}, and " if core else ""
             raise KernelShapeError(
@@ -303,6 +270,10 @@ class _Elements:
         """How many elements are combined."""
         return self.shape[self.axis]
 
+    def check(self) -> None:
+        """Raise if the operator is not associative at some places of the axis."""
+        check_elements(self.name, self.combination, self.leaves, self.shape, self.axis)
+
     # -- the two constructs ------------------------------------------------------------------------
 
     def reduce(self, initial: Any, keepdims: bool) -> Any:
@@ -314,7 +285,8 @@ class _Elements:
         if not self.extent:
             if initial is None:
                 initial = self._neutral(kind)
-            return self._returned([copy_leaf(each) for each in self._initial(initial, around)])
+            begun = self._initial(initial, around)
+            return self.elements.restore([copy_leaf(leaf) for leaf in begun])
         of = _REDUCTIONS.get(kind or "")
         if of is not None and self.extent > 1 and not _type_of(leaf).is_bool:
             options = {"dtype": leaf.dtype} if kind == "add" else {}
@@ -322,8 +294,8 @@ class _Elements:
         else:
             found = [reshape_leaf(y, (*around, *self.core)) for y in self._run(False)]
         if initial is not None:
-            found = self._combined(self._initial(initial, around), found)
-        return self._returned(found)
+            found = self.combination.combine(self._initial(initial, around), found)
+        return self.elements.restore(found)
 
     def _neutral(self, kind: str | None) -> Any:
         """Return the number that changes no other when it is combined by an op of the table."""
@@ -346,7 +318,7 @@ class _Elements:
                 hint="pass initial, as a rule what changes no element",
             )
         if not self.extent:
-            return self._returned([copy_leaf(leaf) for leaf in self.leaves])
+            return self.elements.restore([copy_leaf(leaf) for leaf in self.leaves])
         if reverse:
             self.leaves = [flip(leaf, axis=self.axis) for leaf in self.leaves]
         if initial is not None:
@@ -364,7 +336,7 @@ class _Elements:
             found = [y[self._part(slice(1, None))] for y in found]
         if reverse:
             found = [flip(y, axis=self.axis) for y in found]
-        return self._returned(found)
+        return self.elements.restore(found)
 
     def _part(self, part: slice) -> tuple[Any, ...]:
         """Return the key of a part of the axis."""
@@ -390,12 +362,13 @@ class _Elements:
     def _initial(self, initial: Any, around: tuple[int, ...]) -> list[Any]:
         """Return an element of the user's for each place of a shape."""
         given, structure = pytree.flatten(initial)
-        if structure != self.structure:
+        if structure != self.elements.structure:
             raise KernelTypeError(
-                f"mixad.{self.name}: initial is {structure}, of elements that are {self.structure}",
+                f"mixad.{self.name}: initial is {structure}, of elements that are "
+                f"{self.elements.structure}",
                 hint="pass an element like those of xs",
             )
-        pairs = zip(given, self.leaves, self.results, strict=True)
+        pairs = zip(given, self.leaves, self.elements.results, strict=True)
         return [self._initial_leaf(*each, around) for each in pairs]
 
     def _initial_leaf(self, given: Any, leaf: Any, result: Result, around: tuple[int, ...]) -> Any:
@@ -435,90 +408,7 @@ class _Elements:
             own = reshape_leaf(broadcast_to(own, one), whole)
         return astype(own, leaf.dtype)
 
-    def _combined(self, these: Sequence[Any], those: Sequence[Any]) -> list[Any]:
-        """Return the combination of the elements at each place of two."""
-        operator, captured = self.combination.operator, self.combination.captured
-        one, other = (split_elements(operator, dict(enumerate(x))) for x in (these, those))
-        return join_numbers(operator, apply_program(operator.program, [*one, *other, *captured]))
-
-    def _returned(self, found: Sequence[Any]) -> Any:
-        """Return arrays in the structure and dtypes of the elements."""
-        leaves = [
-            astype(y, r.kind.library.dtype_of(r.kind.type)) if r.kind.type.is_narrow else y
-            for y, r in zip(found, self.results, strict=True)
-        ]
-        return pytree.unflatten(self.structure, leaves)
-
-    # -- checking ----------------------------------------------------------------------------------
-
-    def check(self) -> None:
-        """Raise if the operator is not associative at some places of the axis."""
-        places = range(0, self.extent - 2, max(1, -(-(self.extent - 2) // _TRIALS)))
-        if not places or 0 in self.shape:
-            return
-        leaves = [plain(leaf) for leaf in self.leaves]
-        at = self._part(slice(0, None))[:-2]
-        a, b, c = (
-            [leaf[(*at, slice(k, k + places.stop, places.step), ...)] for leaf in leaves]
-            for k in range(3)
-        )
-        count = len(places)
-        a, b, c = ([leaf[(*at, slice(0, count), ...)] for leaf in each] for each in (a, b, c))
-        left, right = (
-            self._combined(self._combined(a, b), c),
-            self._combined(a, self._combined(b, c)),
-        )
-        size = self._sizes([a, b, c, left, right])
-        for one, other in zip(left, right, strict=True):
-            wrong = ~_are_close(np.asarray(plain(one)), np.asarray(plain(other)), size)
-            if wrong.any():
-                first = tuple(int(i[0]) for i in np.nonzero(wrong))[: len(self.shape)]
-                raise self._not_associative([a, b, c, left, right], first)
-
-    def _sizes(self, elements: Sequence[Sequence[Any]]) -> Any:
-        """Return the largest finite number at each place of some elements, with axes for cores."""
-        sizes: Any = 0.0
-        axes = tuple(range(len(self.shape), len(self.shape) + len(self.core)))
-        for leaf in (np.asarray(plain(leaf)) for each in elements for leaf in each):
-            if leaf.dtype.kind == "f":
-                finite = np.where(np.isfinite(leaf), np.abs(leaf), 0.0)
-                sizes = np.maximum(sizes, np.max(finite, axis=axes, keepdims=True))
-        return sizes
-
-    def _not_associative(self, elements: Sequence[Any], place: tuple[int, ...]) -> KernelError:
-        shown = [
-            ", ".join(str(np.asarray(plain(leaf))[place].tolist()) for leaf in each)
-            for each in elements
-        ]
-        shown = [f"({each})" if len(self.leaves) > 1 else each for each in shown]
-        a, b, c, left, right = shown
-        return KernelError.at(
-            self.combination.place,
-            f"mixad.{self.name}: {self.combination.name} is not associative: with a = {a}, "
-            f"b = {b}, c = {c}, (a∘b)∘c is {left} and a∘(b∘c) is {right}",
-            "an operator for which these are one, or mixad.scan, which takes steps in order",
-        )
-
 
 def _type_of(leaf: Any) -> Any:
     """Return the scalar type of an array."""
     return result_of(leaf).kind.type
-
-
-def _check_structure(name: str, structure: pytree.Structure, leaves: Sequence[Any]) -> None:
-    """Raise if elements are no numbers, tuples or records of numbers."""
-    are_nested = any(child.kind for child in structure.children)
-    if structure.kind in (list, dict, type(None)) or are_nested or not leaves:
-        raise KernelTypeError(
-            f"mixad.{name}: xs is {structure}",
-            hint="pass an array, or a tuple, named tuple or dataclass of arrays",
-        )
-
-
-def _are_close(one: Any, other: Any, size: Any) -> Any:
-    """Return where two results are one, up to rounding of numbers of some size."""
-    if one.dtype.kind != "f":
-        return one == other
-    with np.errstate(invalid="ignore"):
-        near = np.abs(one - other) <= _ROUNDING * np.finfo(one.dtype).eps * size
-    return near | (one == other) | (np.isnan(one) & np.isnan(other))

@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mixad import pytree
 from mixad.backends.arrays import library_of
 from mixad.constructs.associative_rules import Reduction, run_reduction
+from mixad.constructs.elements import Elements, read_elements
 from mixad.constructs.leaves import (
-    check_is_here,
     copy_leaf,
     leaf_of,
     places_along,
@@ -29,12 +28,12 @@ from mixad.constructs.leaves import (
 from mixad.constructs.operators import Combination, kind_of_operator, read_operator
 from mixad.constructs.run_programs import Operator
 from mixad.errors import ConfigurationError, KernelIndexError, KernelShapeError, KernelTypeError
-from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import where
 from mixad.namespace.indexing import gather, of_positions, scatter_add, take
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Program, Update
-from mixad.scalar.types import BOOL, F32, I32, I64, U64, ScalarType
+from mixad.scalar.types import BOOL, I32, I64, U64, ScalarType
+from mixad.scalar.updates import OPS
 from mixad.scalar.verify import verify
 from mixad.tape.apply import apply_program
 from mixad.tape.kernel_call import KernelCall
@@ -116,43 +115,26 @@ class _Histogram:
                 f"mixad.reduce_by_index: mode={mode!r} is none: write 'raise' or 'drop'"
             )
         self.drops, self.is_sorted = mode == "drop", is_sorted
-        into, self.structure = pytree.flatten(dest)
-        given, structure = pytree.flatten(xs)
-        if structure != self.structure:
+        self.elements = read_elements("reduce_by_index", "dest", dest)
+        combined = read_elements("reduce_by_index", "xs", xs)
+        if combined.structure != self.elements.structure:
             raise KernelTypeError(
-                f"mixad.reduce_by_index: xs is {structure}, dest is {self.structure}",
+                f"mixad.reduce_by_index: xs is {combined.structure}, dest is "
+                f"{self.elements.structure}",
                 hint="pass elements of the structure of dest",
             )
-        into = [leaf_of(leaf, "mixad.reduce_by_index: dest") for leaf in into]
-        given = [leaf_of(leaf, "mixad.reduce_by_index: xs") for leaf in given]
-        if not into:
-            raise KernelTypeError(
-                f"mixad.reduce_by_index: dest is {self.structure}",
-                hint="pass an array, or a tuple, named tuple or dataclass of arrays",
-            )
         self.indices = self._read_indices(indices)
-        self._check(into, given)
-        self.results = [result_of(leaf) for leaf in into]
-        library = common_library("mixad.reduce_by_index", [*into, *given, self.indices])
-        check_is_here("reduce_by_index", library)
-        if any(result.kind.type.is_narrow for result in self.results):
-            wide, results = library.dtype_of(F32), self.results
-            into, given = (
-                [
-                    astype(leaf, wide) if r.kind.type.is_narrow else leaf
-                    for leaf, r in zip(leaves, results, strict=True)
-                ]
-                for leaves in (into, given)
-            )
-        rows = self.results[0].shape[1:]
-        count = math.prod(self.indices.shape)
-        self.indices = library.xp.reshape(self.indices, (count,))
-        self.dest, self.xs = into, [reshape_leaf(leaf, (count, *rows)) for leaf in given]
-        self._check_indices(0 in rows)
-        kinds = [result_of(leaf).kind for leaf in into]
-        self.combination: Combination = read_operator(
-            "reduce_by_index", op, self.structure, kinds, self.results[0].device, ()
+        common_library(
+            "mixad.reduce_by_index", [*self.elements.leaves, *combined.leaves, self.indices]
         )
+        self._check(combined)
+        self.extent, *rows = self.elements.shape
+        count = math.prod(self.indices.shape)
+        self.dest = self.elements.leaves
+        self.xs = [reshape_leaf(leaf, (count, *rows)) for leaf in combined.leaves]
+        self.indices = reshape_leaf(self.indices, (count,))
+        self._check_indices(0 in rows)
+        self.combination: Combination = read_operator("reduce_by_index", op, self.elements, ())
 
     @staticmethod
     def _read_indices(indices: Any) -> Any:
@@ -164,31 +146,26 @@ class _Histogram:
             )
         return found
 
-    def _check(self, into: Sequence[Any], given: Sequence[Any]) -> None:
+    def _check(self, combined: Elements) -> None:
         """Raise if shapes or dtypes do not fit together."""
-        first = tuple(into[0].shape)
-        for leaf in into:
-            if result_of(leaf).kind.type.is_complex:
+        shape = self.elements.shape
+        if not shape:
+            raise KernelShapeError(
+                "mixad.reduce_by_index: dest has the shape ()",
+                hint="pass arrays with an axis for the indices",
+            )
+        expected = (*self.indices.shape, *shape[1:])
+        if combined.shape != expected:
+            raise KernelShapeError(
+                f"mixad.reduce_by_index: xs has the shape {combined.shape}, with indices of shape "
+                f"{tuple(self.indices.shape)} and dest of shape {shape}",
+                hint=f"pass elements of shape {expected}",
+            )
+        for one, other in zip(combined.results, self.elements.results, strict=True):
+            if one.kind.type != other.kind.type:
                 raise KernelTypeError(
-                    "mixad.reduce_by_index: dest contains complex numbers",
-                    hint="pass a tuple of real and imaginary parts, and combine these",
-                )
-            if not leaf.shape or tuple(leaf.shape) != first:
-                raise KernelShapeError(
-                    f"mixad.reduce_by_index: dest has the shapes {first} and {tuple(leaf.shape)}",
-                    hint="pass arrays of one shape, with an axis for the indices",
-                )
-        expected = (*tuple(self.indices.shape), *first[1:])
-        for leaf, one in zip(given, into, strict=True):
-            if tuple(leaf.shape) != expected:
-                raise KernelShapeError(
-                    f"mixad.reduce_by_index: xs has the shape {tuple(leaf.shape)}, with indices of "
-                    f"shape {tuple(self.indices.shape)} and dest of shape {first}",
-                    hint=f"pass elements of shape {expected}",
-                )
-            if result_of(leaf).kind.type != result_of(one).kind.type:
-                raise KernelTypeError(
-                    f"mixad.reduce_by_index: xs has the dtype {leaf.dtype}, dest has {one.dtype}",
+                    f"mixad.reduce_by_index: xs has the dtype {one.kind.type.dtype_name}, dest has "
+                    f"{other.kind.type.dtype_name}",
                     hint="convert one of them",
                 )
 
@@ -202,11 +179,7 @@ class _Histogram:
             found = [self._extreme("min" if kind == "minimum" else "max")]
         else:
             found = self._general()
-        leaves = [
-            astype(y, r.kind.library.dtype_of(r.kind.type)) if r.kind.type.is_narrow else y
-            for y, r in zip(found, self.results, strict=True)
-        ]
-        return pytree.unflatten(self.structure, leaves)
+        return self.elements.restore(found)
 
     # -- by an accumulator -------------------------------------------------------------------------
 
@@ -228,9 +201,9 @@ class _Histogram:
     def _general(self) -> list[Any]:
         """Sort by index, scan within indices, combine what is last of each with ``dest``."""
         made, captured = self.combination.operator, self.combination.captured
-        xp, count = library_of(self.indices).xp, self.results[0].shape[0]
+        xp, count = library_of(self.indices).xp, self.extent
         keys, order = self._sorted(count)
-        if not keys.shape[0] or 0 in self.results[0].shape:
+        if not keys.shape[0] or 0 in self.elements.shape:
             return list(map(copy_leaf, self.dest))
         xs = [leaf if order is None else take(leaf, order, axis=0) for leaf in self.xs]
         after = math.prod(xs[0].shape[1:])
@@ -268,7 +241,7 @@ class _Histogram:
 
     def _outside(self) -> Any:
         """Return which indices are those of no element."""
-        keys, count = _signed(self.indices), self.results[0].shape[0]
+        keys, count = _signed(self.indices), self.extent
         return (keys >= count) | (keys < -count)
 
     def _check_indices(self, is_without_rows: bool) -> None:
@@ -291,7 +264,7 @@ class _Histogram:
         first = int(xp.argmax(xp.astype(outside, xp.int8)))
         raise KernelIndexError(
             f"mixad.reduce_by_index: index {int(self.indices[first])} at place {first} is outside "
-            f"of dest, which has {self.results[0].shape[0]} elements",
+            f"of dest, which has {self.extent} elements",
             hint="mode='drop' leaves it out",
         )
 
@@ -518,7 +491,7 @@ def _extremes(
     lanes, key = _lanes(dest, indices, drops)
     program, xp = _changing(update, *key), library_of(dest).xp
     found = _changed(program, dest, [xs, *lanes])
-    combine = xp.minimum if update == "min" else xp.maximum
+    combine = getattr(xp, OPS[update])
     return combine(dest, found), [xs, *lanes], key
 
 

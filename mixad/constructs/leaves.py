@@ -12,7 +12,7 @@ import numpy as np
 
 from mixad.backends.arrays import NUMPY, Library, is_array, is_number, library_of
 from mixad.constructs.run_programs import Operator
-from mixad.errors import KernelIndexError, KernelTypeError, TracerError
+from mixad.errors import KernelIndexError, TracerError
 from mixad.namespace.array_methods import copied
 from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import reshape
@@ -24,7 +24,6 @@ from mixad.tape.node import Result
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = [
-    "check_is_here",
     "copy_leaf",
     "join_numbers",
     "leaf_of",
@@ -47,15 +46,6 @@ def leaf_of(value: Any, what: str) -> Any:
         f"{what} contains a {type(value).__name__}: pass arrays and numbers, and let "
         "the function capture what else it reads"
     )
-
-
-def check_is_here(name: str, library: Library) -> None:
-    """Raise if the elements of arrays are not computed, and in several chunks when they are."""
-    if library.is_lazy:
-        raise KernelTypeError(
-            f"mixad.{name}: arrays of {library.name}, whose elements along an axis are in chunks",
-            hint="x.compute(), or combine what mixad.reduce gives for each chunk",
-        )
 
 
 def copy_leaf(leaf: Any) -> Any:

@@ -14,6 +14,8 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.arrays import Library, is_scalar, library_of
 from mixad.call.specialise import PreparedCall, Specialiser
+from mixad.constructs.elements import Elements
+from mixad.constructs.leaves import join_numbers, split_elements
 from mixad.constructs.run_programs import Operator
 from mixad.errors import (
     ConfigurationError,
@@ -25,6 +27,7 @@ from mixad.errors import (
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Equation, Var
 from mixad.scalar.types import ScalarType
+from mixad.tape.apply import apply_program
 from mixad.tape.cell import Kind
 from mixad.tape.tracer import Tracer
 
@@ -62,6 +65,14 @@ class Combination(NamedTuple):
     name: str
     place: SourceLocation
 
+    def combine(self, these: Sequence[Any], those: Sequence[Any]) -> list[Any]:
+        """Return the combination of the elements at each place of two lists of arrays."""
+        one, other = (
+            split_elements(self.operator, dict(enumerate(leaves))) for leaves in (these, those)
+        )
+        numbers = apply_program(self.operator.program, [*one, *other, *self.captured])
+        return join_numbers(self.operator, numbers)
+
 
 def core_of(name: str, signature: str | None) -> tuple[int, ...]:
     """Return the shape of the small arrays that a signature says; of numbers there is none."""
@@ -80,12 +91,10 @@ def core_of(name: str, signature: str | None) -> tuple[int, ...]:
 def read_operator(
     name: str,
     op: Any,
-    structure: pytree.Structure,
-    kinds: Sequence[Kind],
-    device: Any,
+    elements: Elements,
     core: tuple[int, ...],
 ) -> Combination:
-    """Return what an operator does with elements of some structure.
+    """Return what an operator does with elements.
 
     Parameters
     ----------
@@ -93,27 +102,24 @@ def read_operator(
         Of the construct, for messages.
     op : callable
         The user's.
-    structure : Structure
-        Of an element.
-    kinds : sequence of Kind
-        Of its arrays.
-    device : object
-        Where they are.
+    elements : Elements
+        What is combined.
     core : tuple of int
-        Their last axes, which belong to an element.
+        The last axes of arrays, which belong to an element.
 
     Raises
     ------
     KernelTypeError
         If it does not return an element, or captures an array as a whole.
     """
+    structure, kinds = elements.structure, elements.kinds
     if len(kinds) * math.prod(core) > _MOST or (core and len(kinds) > 1):
         raise KernelTypeError(
             f"mixad.{name}: elements of {len(kinds)} arrays"
             + (f" with the last axes {core}" if core else ""),
             hint=f"combine up to {_MOST} numbers: of one array with a signature, or of several",
         )
-    library = kinds[0].library
+    library, device = elements.library, elements.results[0].device
     leaves = [_example(library, kind.type, core, device) for kind in kinds]
     specialiser, found, values = _bound(name, op, pytree.unflatten(structure, leaves), core)
     parsed, source = found.found.parsed, specialiser.source

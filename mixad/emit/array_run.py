@@ -15,9 +15,10 @@ from mixad.emit.arrays import Assign, Literal, Node, Procedure, Repeat, Scatter,
 from mixad.errors import BackendError
 from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.expression import Name, Number
-from mixad.scalar.interpret import UPDATES, apply
+from mixad.scalar.interpret import apply
 from mixad.scalar.ir import Update
 from mixad.scalar.types import ScalarType
+from mixad.scalar.updates import OPS
 
 __all__ = ["in_memory", "run_procedure", "sum_by_halves"]
 
@@ -282,7 +283,7 @@ def _change(xp: Namespace, array: Array, update: str, at: Array, values: Array) 
     if update == "write":
         array[at] = values
     else:
-        getattr(xp, UPDATES[update]).at(array, at, values)
+        getattr(xp, OPS[update]).at(array, at, values)
 
 
 def _type(node: Node) -> ScalarType:

@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from mixad.kernel.spec import Launch, Output
-from mixad.scalar.types import F64, ScalarType, integer_bounds
+from mixad.scalar.types import F64, ScalarType
 
 __all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "MAX_SLABS", "Combine", "Tiling",
-           "accumulator", "combine_of", "is_left_whole", "neutral", "padded_columns",
+           "accumulator", "combine_of", "is_left_whole", "padded_columns",
            "partial_shape", "slab_limit", "slab_tiles", "tile_blocks", "tile_count", "tile_rows",
            "tile_runs"]  # fmt: skip
 
@@ -84,20 +84,6 @@ def combine_of(reduced: Sequence[bool]) -> Combine:
 def accumulator(type: ScalarType) -> ScalarType:
     """Return the type in which values of a type are summed: float32 in float64."""
     return F64 if type.is_float else type
-
-
-def neutral(update: str, type: ScalarType) -> bool | int | float:
-    """Return what an element of an accumulator begins as: what does not change another.
-
-    >>> neutral("add", F64), neutral("min", F64)
-    (0, inf)
-    """
-    if update not in ("min", "max"):
-        return 0
-    if type.is_float:
-        return math.inf if update == "min" else -math.inf
-    low, high = integer_bounds(type)
-    return high if update == "min" else low
 
 
 def is_left_whole(output: Output) -> bool:

@@ -21,6 +21,7 @@ from mixad.scalar.ir import (
     While,
 )
 from mixad.scalar.types import ScalarType
+from mixad.scalar.updates import OPS
 
 __all__ = ["as_python_source"]
 
@@ -44,14 +45,6 @@ _SPELLINGS: Mapping[str, str] = MappingProxyType({
     "where": "{1} if {0} else {2}",
 })  # fmt: skip
 """Ops that Python's operators spell on NumPy scalars; the others go through `apply`."""
-
-
-_UPDATES = {
-    "add": "np.add",
-    "min": "np.minimum",
-    "max": "np.maximum",
-    "write": "lambda old, new: new",
-}
 
 
 def as_python_source(program: Program, arguments: Sequence[Any] | None = None) -> str:
@@ -83,7 +76,7 @@ def as_python_source(program: Program, arguments: Sequence[Any] | None = None) -
     """
     params = ", ".join(f"v{p.var.id}" for p in (*program.params, *program.accumulators))
     lines = [f"{_PRELUDE}\ndef program({params}):"]
-    lines += _indented(f"update{a.var.id} = {_UPDATES[a.kind]}" for a in program.accumulators)
+    lines += _indented(f"update{a.var.id} = {_update(a.kind)}" for a in program.accumulators)
     lines += _indented(_block(program.body))
     lines += _indented([f"return ({_listed(program.outputs)},)"])
     if arguments is not None:
@@ -91,6 +84,10 @@ def as_python_source(program: Program, arguments: Sequence[Any] | None = None) -
         shown = ", ".join(_argument(p.var.type, p.array is not None, a) for p, a in given)
         lines += ["", "", f"print(program({shown}))"]
     return "\n".join(lines)
+
+
+def _update(kind: str) -> str:
+    return f"np.{OPS[kind]}" if kind in OPS else "lambda old, new: new"
 
 
 def _argument(type: ScalarType, is_array: bool, argument: Any) -> str:

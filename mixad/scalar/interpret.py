@@ -36,9 +36,10 @@ from mixad.scalar.math import program_of
 from mixad.scalar.narrow import from_memory, rounded, to_memory
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import F64, ScalarType
+from mixad.scalar.updates import OPS
 from mixad.scalar.widen import widened
 
-__all__ = ["EXACT", "FUNCTIONS", "UPDATES", "OutsideError", "TurnLimitError", "Watch", "apply",
+__all__ = ["EXACT", "FUNCTIONS", "OutsideError", "TurnLimitError", "Watch", "apply",
            "definition", "interpret", "interpreter", "is_exact"]  # fmt: skip
 
 Scalar: TypeAlias = Any
@@ -165,11 +166,7 @@ def update_of(accumulator: Param) -> Callable[[Scalar, Scalar], Scalar]:
     """Return what an element of an accumulator becomes, given it and what it is changed by."""
     if accumulator.kind == "write":
         return lambda _, value: value
-    return definition(UPDATES[accumulator.kind], accumulator.var.type)
-
-
-UPDATES = MappingProxyType({"add": "add", "min": "minimum", "max": "maximum"})
-"""The ops that change the elements of accumulators, by the kinds of these."""
+    return definition(OPS[accumulator.kind], accumulator.var.type)
 
 
 def is_exact(name: str) -> bool:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from operators import CASES, close, element, inner, long, prefixes, slope
 
-from mixad import pytree
+from mixad.constructs.elements import read_elements
 from mixad.constructs.operators import core_of, read_operator, taking_first
-from mixad.constructs.recorded_body import result_of
 from mixad.constructs.run_programs import (
     fold_program,
     fold_pullback_program,
@@ -46,17 +45,10 @@ class Runs:
         self.later = [
             self.rng.standard_normal((count, *self.xs[at].shape[1:])) for at in self.floats
         ]
-        _, structure = pytree.flatten(element(self.xs))
-        results = [result_of(x) for x in self.xs]
+        elements = read_elements("test", "xs", element(self.xs))
         core = core_of("test", self.case.signature)
-        self.operator, self.captured, *_ = read_operator(
-            "test",
-            self.case.op(self.case.captured),
-            structure,
-            [r.kind for r in results],
-            None,
-            core,
-        )
+        op = self.case.op(self.case.captured)
+        self.operator, self.captured, *_ = read_operator("test", op, elements, core)
 
     # -- what is run -------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from mixad.emit.array_run import in_memory, run_procedure
 from mixad.emit.arrays import procedure_of
-from mixad.kernel.tiling import neutral
 from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.ir import Program
+from mixad.scalar.updates import neutral
 from mixad.scalar.widen import widened
 
 

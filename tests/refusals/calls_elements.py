@@ -197,8 +197,8 @@ def refuse_an_index_outside_of_sums():
 
 
 @refused("""
-KernelShapeError: mixad.reduce_by_index: dest has the shapes (3,) and (1,)
-  Instead: pass arrays of one shape, with an axis for the indices
+KernelShapeError: mixad.reduce_by_index: arrays of the shapes (3,) and (1,) in dest
+  Instead: pass arrays of one shape: an element is what is at one place of all
 """)
 def refuse_to_combine_with_arrays_of_several_shapes():
     mixad.reduce_by_index(lambda a, b: b, (X, X[:1]), INDICES, (X, X))
@@ -310,3 +310,11 @@ KernelTypeError: mixad.reduce_by_index: dest is tuple()
 """)
 def refuse_to_combine_with_nothing():
     mixad.reduce_by_index(add, (), INDICES, ())
+
+
+@refused("""
+KernelShapeError: mixad.reduce_by_index: dest has the shape ()
+  Instead: pass arrays with an axis for the indices
+""")
+def refuse_to_combine_with_a_number():
+    mixad.reduce_by_index(add, np.ones(()), INDICES, X)

@@ -20,9 +20,10 @@ from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Packing, Result, pack_double
 from mixad.kernel.boxes import Box, without
 from mixad.kernel.spec import Launch
-from mixad.kernel.tiling import GANG, neutral, padded_columns
+from mixad.kernel.tiling import GANG, padded_columns
 from mixad.scalar.narrow import to_memory
 from mixad.scalar.types import F32, F64, ScalarType
+from mixad.scalar.updates import OPS, neutral
 
 if TYPE_CHECKING:
     from mixad.backends.cpu.backend import CpuKernel
@@ -430,7 +431,7 @@ def finish(
     The axes are the permutation from the order of the loops to the caller's.
     """
     if result.summed is not None:
-        combine = _COMBINE[result.update or "add"]
+        combine = getattr(np, OPS[result.update or "add"])
         for axis in result.summed:
             if memory.shape[axis] > 1:
                 memory = tree_sum(memory, axis, combine)
@@ -463,9 +464,6 @@ def _rounded(sums: np.ndarray[Any, Any], type: ScalarType) -> np.ndarray[Any, An
         return sums
     with np.errstate(all="ignore"):
         return sums.astype(type.dtype)
-
-
-_COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum}
 
 
 def tree_sum(

@@ -12,8 +12,8 @@ from mixad.backends.arrays import NUMPY, library_of
 from mixad.emit.array_run import in_memory, run_procedure, sum_by_halves
 from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
-from mixad.kernel.tiling import neutral
 from mixad.scalar.ir import Param, Update, source_lines
+from mixad.scalar.updates import neutral
 from mixad.scalar.widen import widened
 
 __all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel"]

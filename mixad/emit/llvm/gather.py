@@ -20,9 +20,9 @@ from typing import NamedTuple
 from mixad.emit.llvm.combine import lane_of, lane_sum, plus
 from mixad.emit.llvm.operands import from_memory
 from mixad.emit.llvm.text import GANG, Text, Value, llvm_type, memory_type
-from mixad.kernel.tiling import neutral
 from mixad.scalar.ir import Const, Update
 from mixad.scalar.types import BOOL, I64, ScalarType
+from mixad.scalar.updates import neutral
 
 __all__ = ["Array", "Element", "checked_element", "gathered", "known_element", "touch",
            "update_array"]  # fmt: skip
