@@ -39,7 +39,8 @@ class Form(NamedTuple):
     """What an argument is made of.
 
     ``core`` has the lengths of its last axes if it is an array that is taken apart; with a
-    structure of more than a leaf, this stands for such an array.  ``known`` tells equal static
+    structure of more than a leaf, this stands for such an array, or is made of such arrays if it
+    ``holds_arrays``.  ``known`` tells equal static
     fields of different types apart.  ``batch`` is how many axes come before the core of an array
     that is read by index instead, None for others.
     """
@@ -48,11 +49,17 @@ class Form(NamedTuple):
     core: tuple[int, ...] = ()
     known: Hashable = ()
     batch: int | None = None
+    holds_arrays: bool = False
 
     @property
     def is_whole(self) -> bool:
         """Whether it is one array that is taken apart."""
         return bool(self.core) and self.structure.kind is None
+
+    @property
+    def leaf_count(self) -> int:
+        """How many arrays and numbers it is made of."""
+        return _count(self.structure)
 
 
 _LEAF = Form(pytree.LEAF)
@@ -89,7 +96,11 @@ def forms_of(
     inputs = ((),) * len(values) if signature is None else signature.inputs
     for parameter, value, core in zip(parameters, values, inputs, strict=True):
         what = f"{name}: argument {parameter!r}"
-        if core:
+        if core and takes_tuples and isinstance(value, tuple):
+            own = [_of_core(what, each, core, lengths, leaves) for each in value]
+            form = Form(pytree.flatten(value)[1], own[0].core, holds_arrays=True)
+            forms.append(form)
+        elif core:
             forms.append(_of_core(what, value, core, lengths, leaves))
         else:
             kind: Any = type(value)
@@ -208,13 +219,14 @@ def elements_of(leaves: Sequence[Any], forms: Sequence[Form]) -> tuple[Any, ...]
     found: list[Any] = []
     left = iter(leaves)
     for form in forms:
-        if form.is_whole:
-            found += taken_apart(next(left), form.core)
+        if form.is_whole or form.holds_arrays:
+            for _ in range(form.leaf_count):
+                found += taken_apart(next(left), form.core)
         elif form.batch is not None:
             array = next(left)
             found += [array, *_positions(array, form.batch)]
         else:
-            found += [next(left) for _ in range(_count(form.structure))]
+            found += [next(left) for _ in range(form.leaf_count)]
     return tuple(found)
 
 

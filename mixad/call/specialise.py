@@ -200,8 +200,11 @@ class Compound(NamedTuple):
             return replace(next(left), kind="array", batch=form.batch)
         if form.structure.kind is None:
             return replace(next(left), core=form.core)
-        count = len(names_in("", form.structure))
-        return Structured(form.structure, tuple(islice(left, count)), form.core)
+        leaves = tuple(islice(left, form.leaf_count))
+        if form.holds_arrays:
+            arrays = tuple([replace(leaf, core=form.core) for leaf in leaves])
+            return Structured(form.structure, arrays)
+        return Structured(form.structure, leaves, form.core)
 
 
 _Programs: TypeAlias = FifoCache[Specialisation | dict[Address, float]]

@@ -71,8 +71,8 @@ def reduce(
     keepdims : bool
         Whether the axis stays, with length 1.
     signature : str, optional
-        Lengths of the last axes that belong to an element, such as ``"(2,2)"``: the operator gets
-        small arrays, of up to 32 numbers.
+        Lengths of the last axes of each array that belong to an element, such as ``"(2,2)"``: the
+        operator gets small arrays, or a tuple of these, of up to 32 numbers.
 
     Returns
     -------

@@ -113,15 +113,22 @@ def read_operator(
         If it does not return an element, or captures an array as a whole.
     """
     structure, kinds = elements.structure, elements.kinds
-    if len(kinds) * math.prod(core) > _MOST or (core and len(kinds) > 1):
+    if len(kinds) * math.prod(core) > _MOST:
+        axes = f" with the last axes {core}" if core else ""
         raise KernelTypeError(
-            f"mixad.{name}: elements of {len(kinds)} arrays"
-            + (f" with the last axes {core}" if core else ""),
-            hint=f"combine up to {_MOST} numbers: of one array with a signature, or of several",
+            f"mixad.{name}: elements of {len(kinds)} arrays{axes} have more than {_MOST} numbers",
+            hint="combine smaller elements, or use mixad.scan, which takes steps of any size",
+        )
+    if core and structure.kind is not None and not issubclass(structure.kind, tuple):
+        raise KernelTypeError(
+            f"mixad.{name}: a signature with elements that are {structure}",
+            hint="pass a tuple or a named tuple of arrays",
         )
     library, device = elements.library, elements.results[0].device
     leaves = [_example(library, kind.type, core, device) for kind in kinds]
-    specialiser, found, values = _bound(name, op, pytree.unflatten(structure, leaves), core)
+    signature = _signature_of(core, len(kinds))
+    example = pytree.unflatten(structure, leaves)
+    specialiser, found, values = _bound(name, op, example, signature)
     parsed, source = found.found.parsed, specialiser.source
     place = source.info.text.locate(source.info.node)
     _check_returned(name, parsed, structure, kinds, core, place)
@@ -150,14 +157,22 @@ def read_operator(
     return Combination(made, captured, source.name, place)
 
 
+def _signature_of(core: tuple[int, ...], count: int) -> str | None:
+    """Return the signature of an operator of elements that are some small arrays."""
+    if not core:
+        return None
+    spelled = f"({','.join(map(str, core))})"
+    return f"{spelled},{spelled}->{','.join([spelled] * count)}"
+
+
 def _bound(
-    name: str, op: Any, example: Any, core: tuple[int, ...]
+    name: str, op: Any, example: Any, signature: str | None
 ) -> tuple[Specialiser, PreparedCall, Any]:
     """Return the program of an operator, and what it captures, after the numbers of elements."""
     captures = isinstance(op, FunctionType) and (op.__closure__ or op.__defaults__)
     is_known = not captures and isinstance(op, (FunctionType, BuiltinFunctionType, np.ufunc))
     try:
-        specialiser = (_known_specialiser if is_known else _specialiser)(op, core)
+        specialiser = (_known_specialiser if is_known else _specialiser)(op, signature)
         return specialiser, *specialiser.bound((example, example), {})
     except KernelError as error:
         if error.location is None or error.location.filename != __file__:
@@ -172,9 +187,7 @@ def _bound(
         ) from None
 
 
-def _specialiser(op: Any, core: tuple[int, ...]) -> Specialiser:
-    spelled = f"({','.join(map(str, core))})"
-    signature = f"{spelled},{spelled}->{spelled}" if core else None
+def _specialiser(op: Any, signature: str | None) -> Specialiser:
     if isinstance(op, BuiltinFunctionType):
         op = _SPELLED.get(op, op)
     function = op if isinstance(op, FunctionType) else _calling(op)

@@ -188,3 +188,39 @@ def test_reductions_of_ufuncs_take_several_axes_and_none() -> None:
     assert np.isclose((of_x * step).sum(), slope, rtol=1e-6)
     none = mixad.vjp(lambda x: np.logaddexp.reduce(x[:0]) + x[0], x[0, 0])[0]
     assert none == -np.inf
+
+
+def test_elements_may_be_several_small_arrays() -> None:
+    rng = np.random.default_rng(0)
+    slopes, shifts = np.eye(2) + 0.1 * rng.normal(size=(130, 2, 2)), rng.normal(size=(130, 2, 2))
+
+    def after(f: Any, g: Any) -> Any:
+        slope, shift = np.zeros((2, 2)), np.zeros((2, 2))
+        for i in range(2):
+            for j in range(2):
+                shift[i, j] = g[1][i, j]
+                for k in range(2):
+                    slope[i, j] += g[0][i, k] * f[0][k, j]
+                    shift[i, j] += g[0][i, k] * f[1][k, j]
+        return slope, shift
+
+    def scanned(slopes: Any, shifts: Any) -> Any:
+        return mixad.associative_scan(after, (slopes, shifts), signature="(2,2)")
+
+    a, b = slopes[0], shifts[0]
+    for k in range(1, 130):
+        a, b = slopes[k] @ a, shifts[k] + slopes[k] @ b
+    found = scanned(slopes, shifts)
+    np.testing.assert_allclose([found[0][-1], found[1][-1]], [a, b], rtol=1e-11)
+    reduced = mixad.reduce(after, (slopes, shifts), signature="(2,2)")
+    np.testing.assert_allclose(reduced, [a, b], rtol=1e-11)
+    along = rng.normal(size=(2, 130, 2, 2))
+    values, pull = mixad.vjp(scanned, slopes, shifts)
+    _, tangents = mixad.jvp(scanned, (slopes, shifts), tuple(along))
+    cotangents = tuple(rng.normal(size=(130, 2, 2)) for _ in values)
+    forward = sum((g * t).sum() for g, t in zip(cotangents, tangents, strict=True))
+    backward = sum((g * v).sum() for g, v in zip(pull(cotangents), along, strict=True))
+    assert np.isclose(forward, backward, rtol=1e-10)
+    above, below = (scanned(slopes + s * along[0], shifts + s * along[1]) for s in (1e-6, -1e-6))
+    for one, other, tangent in zip(above, below, tangents, strict=True):
+        np.testing.assert_allclose(tangent, (one - other) / 2e-6, rtol=1e-5, atol=1e-7)

@@ -1,5 +1,8 @@
 """Calls that are refused: elements combined by an operator."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from refused import refused
 from subjects import X
@@ -264,8 +267,9 @@ def refuse_a_ufunc_of_booleans():
 
 
 @refused("""
-KernelTypeError: mixad.reduce: elements of 1 arrays with the last axes (6, 6)
-  Instead: combine up to 32 numbers: of one array with a signature, or of several
+KernelTypeError: mixad.reduce: elements of 1 arrays with the last axes (6, 6) have more than 32 \
+numbers
+  Instead: combine smaller elements, or use mixad.scan, which takes steps of any size
 """)
 def refuse_too_large_elements():
     mixad.reduce(lambda a, b: a, np.ones((2, 6, 6)), signature="(6,6)")
@@ -318,3 +322,17 @@ KernelShapeError: mixad.reduce_by_index: dest has the shape ()
 """)
 def refuse_to_combine_with_a_number():
     mixad.reduce_by_index(add, np.ones(()), INDICES, X)
+
+
+@dataclass
+class Pair:
+    left: Any
+    right: Any
+
+
+@refused("""
+KernelTypeError: mixad.reduce: a signature with elements that are Pair(*, *)
+  Instead: pass a tuple or a named tuple of arrays
+""")
+def refuse_records_of_small_arrays():
+    mixad.reduce(lambda a, b: b, Pair(np.ones((3, 2)), np.ones((3, 2))), signature="(2)")

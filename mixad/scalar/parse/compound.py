@@ -199,7 +199,7 @@ def leaves_of(parameters: Sequence[str], arguments: Sequence[Described]) -> tupl
         else:
             names_of_leaves = names_in(name, described.structure)
             for leaf, argument in zip(names_of_leaves, described.leaves, strict=True):
-                add(leaf, (), (argument,))
+                add(leaf, argument.core, (argument,))
     return tuple(found)
 
 
