@@ -26,8 +26,8 @@ from mixad.constructs.operators import (
     Combination,
     core_of,
     kind_of_operator,
+    prefer_first,
     read_operator,
-    taking_first,
 )
 from mixad.errors import KernelShapeError, KernelTypeError
 from mixad.namespace.assignment import broadcasts
@@ -350,7 +350,7 @@ class _Elements:
         arrays = [reshape_leaf(leaf, form) for leaf in self.leaves]
         operator, captured = self.combination.operator, self.combination.captured
         if is_scan:
-            operator = taking_first(operator)
+            operator = prefer_first(operator)
         found = run_reduction(Reduction(operator, is_scan), [*arrays, *captured])
         return tuple(map(returned_leaf, found))
 

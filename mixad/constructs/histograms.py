@@ -210,7 +210,7 @@ class _Histogram:
         begins = xp.concat([xp.ones_like(keys[:1], dtype=xp.bool), keys[1:] != keys[:-1]])
         flags = xp.broadcast_to(xp.reshape(begins, (1, -1, 1)), (1, keys.shape[0], after))
         arrays = [reshape_leaf(leaf, (1, -1, after)) for leaf in xs]
-        reduction = Reduction(_flagged(made), True)
+        reduction = Reduction(_with_flags(made), True)
         scanned = run_reduction(reduction, [*arrays, flags, *captured])[: len(arrays)]
         bins = xp.arange(count, dtype=keys.dtype)
         last = xp.searchsorted(keys, bins, side="right") - 1
@@ -299,7 +299,7 @@ def _signed(indices: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _flagged(made: Operator) -> Operator:
+def _with_flags(made: Operator) -> Operator:
     """Return the operator of elements with a flag: one that has it combines with none before it."""
     b, size, params = Builder(made.program.name), made.size, made.program.params
     one = list(b.copy_params(params[:size]).values())
@@ -319,17 +319,17 @@ def _flagged(made: Operator) -> Operator:
 
 
 @lru_cache(maxsize=256)
-def _accumulating(program: Program, shape: tuple[int, ...]) -> KernelCall:
+def _accumulating_call(program: Program, shape: tuple[int, ...]) -> KernelCall:
     """Return the call of a program whose one output is an accumulator."""
     return KernelCall.giving(program, {0: shape})
 
 
-def _changed(program: Program, dest: Any, values: Sequence[Any]) -> Any:
+def _run_change(program: Program, dest: Any, values: Sequence[Any]) -> Any:
     """Return the accumulator of a program, of the shape of an array."""
-    return _launched(_accumulating(program, tuple(dest.shape)), values)
+    return _launch(_accumulating_call(program, tuple(dest.shape)), values)
 
 
-def _launched(call: KernelCall, values: Sequence[Any]) -> Any:
+def _launch(call: KernelCall, values: Sequence[Any]) -> Any:
     """Return the one output of a call."""
     try:
         return call.kernel(values)[0]
@@ -337,7 +337,7 @@ def _launched(call: KernelCall, values: Sequence[Any]) -> Any:
         raise without_element(error, "mode='drop' leaves out what is outside") from None
 
 
-def _updating(
+def _add_update(
     b: Builder, place: Sequence[Atom], count: Atom | None, update: Callable[[], None]
 ) -> None:
     """Add an update at a place, unless its index is outside where those are left out."""
@@ -362,7 +362,7 @@ def _is_inside(b: Builder, index: Atom, count: Atom) -> Atom:
 
 
 @lru_cache(maxsize=256)
-def _changing(
+def _change_program(
     update: Update, type: ScalarType, index: ScalarType, rank: int, drops: bool
 ) -> Program:
     """Return the program that changes an array by elements at their indices.
@@ -375,17 +375,17 @@ def _changing(
     place = [at, *(b.param(f"axis {axis}", I64) for axis in range(1, rank))]
     count = b.param("count", I64, "uniform") if drops else None
     array = b.accumulator("dest", ArrayType(type, rank), update)
-    _updating(b, place, count, lambda: b.accumulate(array, *place, value=x))
+    _add_update(b, place, count, lambda: b.accumulate(array, *place, value=x))
     return verify(b.finish([array]))
 
 
 @lru_cache(maxsize=256)
-def _winning(
+def _winner_program(
     type: ScalarType, index: ScalarType, rank: int, drops: bool, count_type: ScalarType
 ) -> Program:
     """Return the program that finds the first element that is what came out at its index.
 
-    Params: as of `_changing`, then the elements' numbers, and what came out.
+    Params: as of `_change_program`, then the elements' numbers, and what came out.
     """
     b = Builder("reduce_by_index")
     x, at = b.param("xs", type), b.param("indices", index)
@@ -406,15 +406,15 @@ def _winning(
             is_it = b.op("or", is_it, both)
         b.if_(is_it, won, tuple)
 
-    _updating(b, place, count, update)
+    _add_update(b, place, count, update)
     return verify(b.finish([first]))
 
 
 @lru_cache(maxsize=256)
-def _reading(type: ScalarType, index: ScalarType, rank: int, drops: bool) -> Program:
+def _read_program(type: ScalarType, index: ScalarType, rank: int, drops: bool) -> Program:
     """Return the program that reads an array at indices, and has zeros at those left out.
 
-    Params: the array, indices, and the rest as of `_changing`.
+    Params: the array, indices, and the rest as of `_change_program`.
     """
     b = Builder("reduce_by_index")
     array, at = b.array_param("dest", ArrayType(type, rank)), b.param("indices", index)
@@ -441,12 +441,12 @@ def _lanes(dest: Any, indices: Any, drops: bool) -> tuple[list[Any], tuple[Any, 
 
 def _run_sum(xp: Any, dest: Any, xs: Any, indices: Any, drops: bool) -> Any:
     lanes, key = _lanes(dest, indices, drops)
-    return dest + _changed(_changing("add", *key), dest, [xs, *lanes])
+    return dest + _run_change(_change_program("add", *key), dest, [xs, *lanes])
 
 
 def _run_reading(xp: Any, dest: Any, indices: Any, drops: bool) -> Any:
     lanes, key = _lanes(dest, indices, drops)
-    return _launched(KernelCall.storing(_reading(*key)), [dest, *lanes])
+    return _launch(KernelCall.storing(_read_program(*key)), [dest, *lanes])
 
 
 def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
@@ -489,8 +489,8 @@ def _extremes(
 ) -> tuple[Any, list[Any], tuple[Any, ...]]:
     """Return the extremes; what a kernel over elements takes, and what it depends on."""
     lanes, key = _lanes(dest, indices, drops)
-    program, xp = _changing(update, *key), library_of(dest).xp
-    found = _changed(program, dest, [xs, *lanes])
+    program, xp = _change_program(update, *key), library_of(dest).xp
+    found = _run_change(program, dest, [xs, *lanes])
     combine = getattr(xp, OPS[update])
     return combine(dest, found), [xs, *lanes], key
 
@@ -504,7 +504,7 @@ def _run_extreme(
     type = I32 if count < 1 << 31 else I64  # half as many bytes
     numbers = xp.arange(count, dtype=library_of(dest).dtype_of(type))
     numbers = xp.reshape(numbers, tuple(xs.shape))
-    winners = _changed(_winning(*key, type), dest, [*lanes, numbers, y])
+    winners = _run_change(_winner_program(*key, type), dest, [*lanes, numbers, y])
     is_dest = (dest == y) | ((dest != dest) & (y != y))
     return y, xp.where(is_dest, xp.full_like(winners, -1), winners)
 

@@ -31,7 +31,7 @@ from mixad.tape.apply import apply_program
 from mixad.tape.cell import Kind
 from mixad.tape.tracer import Tracer
 
-__all__ = ["Combination", "core_of", "kind_of_operator", "read_operator", "taking_first"]
+__all__ = ["Combination", "core_of", "kind_of_operator", "prefer_first", "read_operator"]
 
 _MOST = 32
 """Numbers of an element: each of two is a variable of the kernel."""
@@ -271,7 +271,7 @@ def kind_of_operator(made: Operator) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def taking_first(made: Operator) -> Operator:
+def prefer_first(made: Operator) -> Operator:
     """Return the operator that takes the first of two equal numbers, of one that takes the smaller
     or larger one: so its derivative is that of one element; nan if one of them is."""
     kind = kind_of_operator(made)

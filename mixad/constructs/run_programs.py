@@ -410,6 +410,26 @@ def scan_program(operator: Operator, has_prefix: bool) -> Program:
     return walk.finish(list(ys.values()))
 
 
+def _begin_scan_pullback(
+    operator: Operator, has_later: bool
+) -> tuple[_Walk, tuple[dict[int, Var], dict[int, Var], dict[int, Var]], list[Atom]]:
+    """Begin a program that walks back through a scan.
+
+    Returned are it, the arrays of elements, prefixes and their cotangents, and what later runs give
+    to the cotangent of the prefix at the end of the run: zeros if they give nothing.
+    """
+    walk = _Walk("pullback of associative_scan", operator)
+    leaves = range(len(operator.cores))
+    arrays = (
+        walk.arrays("x", leaves),
+        walk.arrays("y", leaves),
+        walk.arrays("g", operator.float_leaves),
+    )
+    later = walk.numbers("later", operator.floats) if has_later else []
+    walk.begin()
+    return walk, arrays, walk.of_run(later, walk.run) if has_later else walk.zeros(operator.floats)
+
+
 @lru_cache(maxsize=256)
 def local_cotangents_program(operator: Operator) -> Program:
     """Return the program that finds what each run gives to the cotangent of the prefix before it.
@@ -417,11 +437,7 @@ def local_cotangents_program(operator: Operator) -> Program:
     Params: the arrays of elements, of prefixes, and of the cotangents of these.  Outputs: for each
     float its cotangent; of the first run, which has none before it, zero.
     """
-    walk = _Walk("pullback of associative_scan", operator)
-    leaves = range(len(operator.cores))
-    xs, ys = walk.arrays("x", leaves), walk.arrays("y", leaves)
-    gs = walk.arrays("g", operator.float_leaves)
-    walk.begin()
+    walk, (xs, ys, gs), none = _begin_scan_pullback(operator, False)
     pull = _Pullback(walk)
 
     def step(at: Atom, before: Atom, r: _Atoms) -> list[Atom]:
@@ -429,7 +445,6 @@ def local_cotangents_program(operator: Operator) -> Program:
         return pull(walk.element(ys, before), walk.element(xs, at), r)[0]
 
     walk.touch(xs, ys, gs)
-    none = walk.zeros(operator.floats)
     r = walk.backward(none, lambda at, r: step(at, walk.previous(at), r), 1)
     is_first = walk.is_first_place(walk.start)
     return walk.finish(walk.unless(is_first, none, lambda: step(walk.start, walk.before_start, r)))
@@ -442,12 +457,7 @@ def scan_cotangents_program(operator: Operator, has_later: bool) -> Program:
     Params: the arrays of elements, of prefixes, and of their cotangents; if it ``has_later``, for
     each float, the cotangents at the ends of runs.  Outputs: the arrays of cotangents.
     """
-    walk = _Walk("pullback of associative_scan", operator)
-    leaves = range(len(operator.cores))
-    xs, ys = walk.arrays("x", leaves), walk.arrays("y", leaves)
-    gs = walk.arrays("g", operator.float_leaves)
-    later = walk.numbers("later", operator.floats) if has_later else []
-    walk.begin()
+    walk, (xs, ys, gs), later = _begin_scan_pullback(operator, has_later)
     rs = walk.written("r", operator.float_leaves)
     pull = _Pullback(walk)
 
@@ -460,8 +470,7 @@ def scan_cotangents_program(operator: Operator, has_later: bool) -> Program:
         return pull(walk.element(ys, walk.previous(at)), walk.element(xs, at), take(at, r))[0]
 
     walk.touch(xs, ys, gs, rs)
-    r = walk.of_run(later, walk.run) if has_later else walk.zeros(operator.floats)
-    take(walk.start, walk.backward(r, step, 1))
+    take(walk.start, walk.backward(later, step, 1))
     return walk.finish(list(rs.values()))
 
 
@@ -472,12 +481,7 @@ def scan_pullback_program(operator: Operator, has_later: bool, wanted: tuple[int
     Params: as of `scan_cotangents_program`.  Outputs: the arrays of cotangents, then those of the
     ``wanted`` captured values, one for each lane of those that are numbers.
     """
-    walk = _Walk("pullback of associative_scan", operator)
-    leaves = range(len(operator.cores))
-    xs, ys = walk.arrays("x", leaves), walk.arrays("y", leaves)
-    gs = walk.arrays("g", operator.float_leaves)
-    later = walk.numbers("later", operator.floats) if has_later else []
-    walk.begin()
+    walk, (xs, ys, gs), later = _begin_scan_pullback(operator, has_later)
     found = walk.written("cotangent of x", operator.float_leaves)
     pull, count = _Pullback(walk, wanted), len(operator.floats)
 
@@ -488,8 +492,7 @@ def scan_pullback_program(operator: Operator, has_later: bool, wanted: tuple[int
         return [*of_a, *walk.sum(values[count:], gained)]
 
     walk.touch(xs, ys, gs, found)
-    r = walk.of_run(later, walk.run) if has_later else walk.zeros(operator.floats)
-    values = [*r, *pull.no_sums()]
+    values = [*later, *pull.no_sums()]
     values = walk.backward(values, lambda at, v: step(at, walk.previous(at), v), 1)
     values = step(walk.start, walk.before_start, values)
     return walk.finish([*found.values(), *pull.results(values[count:])])

@@ -7,7 +7,7 @@ import pytest
 from operators import CASES, close, element, inner, long, prefixes, slope
 
 from mixad.constructs.elements import read_elements
-from mixad.constructs.operators import core_of, read_operator, taking_first
+from mixad.constructs.operators import core_of, prefer_first, read_operator
 from mixad.constructs.run_programs import (
     fold_program,
     fold_pullback_program,
@@ -262,7 +262,7 @@ def test_how_an_axis_is_cut(extent):
 
 @pytest.mark.parametrize("name", ["min", "max"])
 def test_the_first_of_equal_numbers_is_taken(name):
-    made = taking_first(Runs(name, 5, 1).operator)
+    made = prefer_first(Runs(name, 5, 1).operator)
     numbers = [-np.inf, -1.0, -0.0, 0.0, 2.0, np.inf, np.nan]
     run, numpys = interpreter(made.program), {"min": np.minimum, "max": np.maximum}[name]
     for a in numbers:
@@ -271,4 +271,4 @@ def test_the_first_of_equal_numbers_is_taken(name):
             wanted = a if a == b else numpys(a, b)
             np.testing.assert_array_equal([found, np.signbit(found)], [wanted, np.signbit(wanted)])
     other = Runs("a*b+a+b", 5, 1).operator
-    assert taking_first(other).program == other.program
+    assert prefer_first(other).program == other.program

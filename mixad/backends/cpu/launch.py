@@ -327,7 +327,7 @@ def _output(kernel: CpuKernel, binding: Binding, result: Result) -> _Output:
     """Return how one output is allocated and finished."""
     dtype, aligned = result.held.dtype, kernel.spec.streaming
     if result.is_accumulated and result.summed is not None:
-        make: Callable[[], _Array] = partial(_begun, result)
+        make: Callable[[], _Array] = partial(_initial_memory, result)
     elif not binding.tiles:
         make = partial(np.zeros, result.memory, dtype)
     elif binding.axes is None and result.is_left_whole:
@@ -385,7 +385,7 @@ def _outside(array: int, launch: Launch) -> str:
     return f"{passes[0].name}: {name!r} of shape {shape} is indexed outside its extents"
 
 
-def _begun(result: Result) -> _Array:
+def _initial_memory(result: Result) -> _Array:
     """Return what an accumulator begins as, with an element behind an array that has none: lanes
     without a place of their own change the first by what changes nothing."""
     count, dtype = math.prod(result.memory), result.held.dtype
