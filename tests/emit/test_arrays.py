@@ -92,8 +92,8 @@ def test_every_intermediate_has_its_programs_dtype(monkeypatch):
                 self[name] = value
 
     class Run(array_run._Run):
-        def __init__(self, xp, device, shape, values):
-            super().__init__(xp, device, shape, Watching(values))
+        def __init__(self, xp, device, shape, values, updates):
+            super().__init__(xp, device, shape, Watching(values), updates)
 
     monkeypatch.setattr(array_run, "_Run", Run)
     for seed in range(NUMBER_OF_PROGRAMS):
