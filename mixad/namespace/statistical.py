@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
 from typing import Any
 
 from array_api_compat import device
 
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import KernelTypeError, TracerError
-from mixad.kernel.spec import OutputRequest
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
 from mixad.namespace.corners import cornered
 from mixad.namespace.data_types import astype
@@ -19,13 +17,8 @@ from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
-from mixad.scalar.build import Builder
 from mixad.scalar.dtypes import element_type_of, is_complex_dtype
-from mixad.scalar.ir import Atom, Program
-from mixad.scalar.types import ScalarType
-from mixad.tape.apply import apply_program
 from mixad.tape.broadcasting import sum_to
-from mixad.tape.kernel_call import KernelCall
 from mixad.tape.memory import unshared
 from mixad.tape.node import Rule, apply_rule, apply_without_derivative, library_beside
 from mixad.tape.tracer import plain
@@ -183,46 +176,17 @@ def _of_extreme(g: Any, x: Any, name: str, axis: tuple[int, ...]) -> Any:
     if type.is_narrow:
         wide = type.arithmetic
         return convert(_of_extreme(convert(g, wide), convert(x, wide), name, axis), type)
-    extreme = apply_without_derivative(_EXTREME, x, name=name, axis=axis)
-    ties = apply_without_derivative(_TIES, x, name=name, axis=axis)
-    return apply_program(_sharing(type), [g, x, extreme, ties])[0]
+    return g * apply_without_derivative(_SHARES, x, name=name, axis=axis)
 
 
-def _extremes(xp: Any, x: Array, name: str, axis: tuple[int, ...]) -> Array:
-    return xp.asarray(getattr(xp, name)(x, axis=axis, keepdims=True))
+def _shares(xp: Any, x: Array, name: str, axis: tuple[int, ...]) -> Array:
+    """Return what part of its cotangent each element gets; where one is nan, the nans."""
+    extreme = getattr(xp, name)(x, axis=axis, keepdims=True)
+    ties = xp.astype((x == extreme) | xp.isnan(x), x.dtype)
+    return ties / xp.sum(ties, axis=axis, keepdims=True)
 
 
-def _ties(xp: Any, x: Array, name: str, axis: tuple[int, ...]) -> Array:
-    """Return how many elements are the extreme; where one is nan, the nans."""
-    extreme = _extremes(xp, x, name, axis)
-    counted = _counting(element_type_of(x.dtype), tuple(extreme.shape))
-    return counted.kernel((x, extreme))[0]
-
-
-_EXTREME = Rule("an extreme", _extremes, ())
-_TIES = Rule("ties of an extreme", _ties, ())
-
-
-@lru_cache(maxsize=256)
-def _counting(type: ScalarType, shape: tuple[int, ...]) -> KernelCall:
-    """Return the call that counts the elements that are the extreme, over axes without extent."""
-    b = Builder("ties")
-    x, extreme = b.param("x", type), b.param("extreme", type)
-    program = b.finish([_where_tied(b, x, extreme, b.const(1, type))])
-    return KernelCall((program,), (OutputRequest(0, 0, shape),))
-
-
-@cache
-def _sharing(type: ScalarType) -> Program:
-    """Return the program that shares a cotangent evenly among the elements that tie."""
-    b = Builder("shares of an extreme")
-    g, x, extreme, count = (b.param(name, type) for name in ("g", "x", "extreme", "count"))
-    return b.finish([_where_tied(b, x, extreme, b.op("div", g, count))])
-
-
-def _where_tied(b: Builder, x: Atom, extreme: Atom, value: Atom) -> Atom:
-    is_tied = b.op("or", b.op("eq", x, extreme), b.op("ne", x, x))
-    return b.op("where", is_tied, value, b.const(0, value.type))
+_SHARES = Rule("shares of an extreme", _shares, ())
 
 
 _MAX = Rule(
