@@ -14,6 +14,9 @@ from mixad.backends.cpu.buffers import BufferPool
 F4 = np.dtype("f4")
 MEGABYTE = 1 << 20
 
+allow_fork = pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")
+"""JAX warns of threads of its own, once another test has loaded it."""
+
 
 @pytest.fixture
 def pool():
@@ -212,6 +215,7 @@ def test_memory_does_not_grow_over_many_results(pool):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@allow_fork
 def test_forked_child_does_not_write_into_its_parents_results():
     array = buffers.empty(floats(4), F4)
     array[...] = 1
@@ -226,6 +230,7 @@ def test_forked_child_does_not_write_into_its_parents_results():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@allow_fork
 def test_forked_child_allocates_though_the_lock_was_held():
     with buffers._POOL._lock:
         child = os.fork()

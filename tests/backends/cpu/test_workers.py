@@ -71,7 +71,10 @@ done:
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 can_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-allow_fork = pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+allow_fork = pytest.mark.filterwarnings(
+    "ignore:This process.*multi-threaded:DeprecationWarning",
+    "ignore:os.fork.. was called:RuntimeWarning",  # JAX's, once another test has loaded it
+)
 
 
 class Kernel:
