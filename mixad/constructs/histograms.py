@@ -519,9 +519,7 @@ def _pull_extreme(
     update: Update,
     drops: bool,
 ) -> list[Any]:
-    (g, _), winners = gs, plain(values[1])
-    xp = library_of(winners).xp
-    is_dest, at = winners < 0, xp.where(winners < 0, xp.zeros_like(winners), winners)
+    (g, _), (is_dest, at) = gs, _split_winners(values[1])
     of_dest = where(is_dest, g, 0.0) if wanted[0] else None
     of_xs = scatter_add(where(is_dest, 0.0, g), tuple(xs.shape), at) if wanted[1] else None
     return [of_dest, of_xs, None]
@@ -536,13 +534,19 @@ def _push_extreme(
     update: Update,
     drops: bool,
 ) -> list[Any]:
-    winners = plain(values[1])
-    xp = library_of(winners).xp
-    is_dest, at = winners < 0, xp.where(winners < 0, xp.zeros_like(winners), winners)
+    is_dest, at = _split_winners(values[1])
     of_dest, of_xs, _ = tangents
-    moved = 0.0 if of_xs is None else gather(of_xs, at)
-    kept = 0.0 if of_dest is None else of_dest
-    return [where(is_dest, kept, moved), None]
+    from_dest = 0.0 if of_dest is None else of_dest
+    from_xs = 0.0 if of_xs is None else gather(of_xs, at)
+    return [where(is_dest, from_dest, from_xs), None]
+
+
+def _split_winners(winners: Any) -> tuple[Any, Any]:
+    """Return which extremes are those of ``dest``, and the number of the element of the others."""
+    winners = plain(winners)
+    xp = library_of(winners).xp
+    is_dest = winners < 0
+    return is_dest, xp.where(is_dest, xp.zeros_like(winners), winners)
 
 
 _EXTREME = ValuesRule(

@@ -25,7 +25,7 @@ from mixad.errors import (
     SourceLocation,
 )
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import Equation, Var
+from mixad.scalar.ir import Equation, Param, Var
 from mixad.scalar.types import ScalarType
 from mixad.tape.apply import apply_program
 from mixad.tape.cell import Kind
@@ -113,10 +113,27 @@ def read_operator(
         If it does not return an element, or captures an array as a whole.
     """
     structure, kinds = elements.structure, elements.kinds
-    if len(kinds) * math.prod(core) > _MOST:
+    _check_size(name, structure, len(kinds), core)
+    device = elements.results[0].device
+    leaves = [_example(elements.library, kind.type, core, device) for kind in kinds]
+    signature = _signature_of(core, len(kinds))
+    example = pytree.unflatten(structure, leaves)
+    specialiser, call, values = _bound(name, op, example, signature)
+    parsed, source = call.found.parsed, specialiser.source
+    place = source.info.text.locate(source.info.node)
+    _check_returned(name, parsed, structure, kinds, core, place)
+    made = Operator(parsed.program, (core,) * len(kinds))
+    at = 2 * made.size
+    captured = _read_captured(name, elements, parsed.program.params[at:], values[at:], place)
+    return Combination(made, captured, source.name, place)
+
+
+def _check_size(name: str, structure: pytree.Structure, count: int, core: tuple[int, ...]) -> None:
+    """Raise if elements have too many numbers, or a signature that says nothing about them."""
+    if count * math.prod(core) > _MOST:
         axes = f" with the last axes {core}" if core else ""
         raise KernelTypeError(
-            f"mixad.{name}: elements of {len(kinds)} arrays{axes} have more than {_MOST} numbers",
+            f"mixad.{name}: elements of {count} arrays{axes} have more than {_MOST} numbers",
             hint="combine smaller elements, or use mixad.scan, which takes steps of any size",
         )
     if core and structure.kind is not None and not issubclass(structure.kind, tuple):
@@ -124,19 +141,20 @@ def read_operator(
             f"mixad.{name}: a signature with elements that are {structure}",
             hint="pass a tuple or a named tuple of arrays",
         )
+
+
+def _read_captured(
+    name: str,
+    elements: Elements,
+    params: Sequence[Param],
+    values: Sequence[Any],
+    place: SourceLocation,
+) -> list[Any]:
+    """Return what an operator captures, as arrays of the library of the elements."""
     library, device = elements.library, elements.results[0].device
-    leaves = [_example(library, kind.type, core, device) for kind in kinds]
-    signature = _signature_of(core, len(kinds))
-    example = pytree.unflatten(structure, leaves)
-    specialiser, found, values = _bound(name, op, example, signature)
-    parsed, source = found.found.parsed, specialiser.source
-    place = source.info.text.locate(source.info.node)
-    _check_returned(name, parsed, structure, kinds, core, place)
-    made = Operator(parsed.program, (core,) * len(kinds))
-    params = parsed.program.params[2 * made.size :]
     captured = [
         library.asarray(value, param.var.type, device) if is_scalar(value) else value
-        for value, param in zip(values[2 * made.size :], params, strict=True)
+        for value, param in zip(values, params, strict=True)
     ]
     for value, param in zip(captured, params, strict=True):
         own = value.kind.library if isinstance(value, Tracer) else library_of(value)
@@ -154,7 +172,7 @@ def read_operator(
                 f"{tuple(value.shape)}, as a number",
                 "index it, or make it a part of the elements",
             )
-    return Combination(made, captured, source.name, place)
+    return captured
 
 
 def _signature_of(core: tuple[int, ...], count: int) -> str | None:
@@ -169,7 +187,9 @@ def _bound(
     name: str, op: Any, example: Any, signature: str | None
 ) -> tuple[Specialiser, PreparedCall, Any]:
     """Return the program of an operator, and what it captures, after the numbers of elements."""
-    captures = isinstance(op, FunctionType) and (op.__closure__ or op.__defaults__)
+    captures = isinstance(op, FunctionType) and (
+        op.__closure__ or op.__defaults__ or op.__kwdefaults__
+    )
     is_known = not captures and isinstance(op, (FunctionType, BuiltinFunctionType, np.ufunc))
     try:
         specialiser = (_known_specialiser if is_known else _specialiser)(op, signature)
