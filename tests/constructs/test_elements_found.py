@@ -88,6 +88,21 @@ def test_an_operator_keeps_nothing_alive_that_it_captured() -> None:
     assert known() is None
 
 
+def test_an_operator_keeps_nothing_alive_that_a_keyword_stands_for() -> None:
+    def captured() -> Any:
+        table = np.ones(3)
+
+        def op(a: Any, b: Any, *, table: mixad.Array = table) -> Any:
+            return a + b + table[1] * a * b
+
+        assert mixad.reduce(op, A([0.5, 0.25])) == 0.875
+        return weakref.ref(table)
+
+    known = captured()
+    gc.collect()
+    assert known() is None
+
+
 def test_results_share_no_memory_with_arguments() -> None:
     ones, row = np.ones(1), np.ones(3)
     found = [
