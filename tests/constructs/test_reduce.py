@@ -42,6 +42,7 @@ def times(a, b):
     return a * b
 
 
+EXAMPLES = 30
 SHAPES = [(3, 4, 5), (2, 125, 3), (125, 17, 2)]
 LENGTHS = [1, 2, 15, 16, 17, 119, 120, 121, 240, 241, 14401]
 
@@ -98,7 +99,7 @@ def test_pullbacks_are_transposes(construct, name):
 @BOTH
 @given(st.sampled_from(["affine", "2x2", "min-plus", "log sum"]), st.integers(1, 260),
        st.integers(0, 2**32), st.integers(1, 18))  # fmt: skip
-@settings(max_examples=30)
+@settings(max_examples=EXAMPLES)
 def test_random_elements(construct, name, n, seed, rows):
     problem = Problem(CASES[name], (n, rows), *construct, seed)
     for one, other in zip(problem.found(), problem.expected(), strict=True):
@@ -355,7 +356,7 @@ def test_infinities_and_nan(at):
 
 
 @given(st.integers(0, 600), st.integers(0, 2**32))
-@settings(max_examples=30)
+@settings(max_examples=EXAMPLES)
 def test_random_permutations(n, seed):
     """Of four things: nothing rounds, and their order matters."""
     p = np.random.default_rng(seed).permuted(np.tile(np.arange(4), (n, 1)), axis=1)
