@@ -93,6 +93,16 @@ class Loop(Static):
             list(values[count:]),
         )
 
+    def describe(self, values: Sequence[Any]) -> str:
+        """Return how many steps there are, what is done in each, and how they are taken back."""
+        steps = f"{self.length} steps of {self.body.describe_step()}"
+        if self.length <= self.room + 1:
+            return f"{steps}; all carries are kept, no step runs again"
+        if not self.room:
+            return f"{steps}; there is no room for two carries, and so no derivative"
+        again = Schedule(self.room).steps_again(self.length)
+        return f"{steps}; {self.room + 1} carries are kept, {again} steps run again"
+
     @property
     def moving(self) -> list[int]:
         """Which carries have derivatives."""

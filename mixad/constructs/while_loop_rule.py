@@ -55,6 +55,10 @@ class WhileLoop(Static):
             list(arguments[end:]),
         )
 
+    def describe(self, values: Sequence[Any]) -> str:
+        """Return what is done in the test, and in the steps that were taken."""
+        return f"test of {self.test.describe_step()}; {self.steps(values[-1]).describe(values)}"
+
     def steps(self, count: Any) -> Loop:
         """Return the loop over the steps that were taken."""
         length = int(plain(count))

@@ -104,7 +104,7 @@ def _binary(op: str) -> _Method:
 
     def method(self: Any, other: Any) -> Any:
         try:
-            strand = self.strand
+            strand = self.strand or strand_of((self, other))  # of a loop inside, if there is one
             if strand is not None:
                 found = strand.record(operation, (self, other))
                 if found is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
@@ -203,6 +204,17 @@ class Body(Static):
         if layout not in self._plans:
             self._plans[layout] = self._planned(arrays, library)
         return self._plans[layout]
+
+    def describe_step(self) -> str:
+        """Return what is done in a step, for people: how many kernels, and what Python calls."""
+        plan = next((plan for plan in reversed(self._plans.values()) if plan is not None), None)
+        if plan is None:
+            return "operations one by one, called from Python"
+        counts = Counter(plan.work)
+        kernels = counts.pop("kernel", 0)
+        parts = [f"{kernels} kernel{'s' * (kernels != 1)}"] if kernels or not counts else []
+        called = [name if n == 1 else f"{n} times {name}" for name, n in counts.items()]
+        return ", ".join([*parts, *[f"{each} called from Python" for each in called]])
 
     def check(self, values: Sequence[Any]) -> None:
         """Raise if values are no results: their places have been made for these."""

@@ -19,7 +19,7 @@ from mixad.backends.hookspecs import LaunchBlock, Stepping, Written
 if TYPE_CHECKING:
     from mixad.tape.plan import Plan
 
-__all__ = ["Native", "NativeLaunch", "NativeSteps", "Track", "alias_of"]
+__all__ = ["Native", "NativeAlias", "NativeLaunch", "NativeSteps", "Track", "alias_of"]
 
 _SECONDS = 0.05
 """After how long Python looks whether there is a signal, such as Ctrl-C."""

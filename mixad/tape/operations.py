@@ -108,6 +108,10 @@ class Static:
 
     __slots__ = ()
 
+    def describe(self, values: Sequence[Any]) -> str:
+        """Return what the operation did, for people, given what came of it."""
+        return ""
+
 
 class Called:
     """A call of the user's function that comes into a recording as an operand of its own.

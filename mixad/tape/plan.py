@@ -92,6 +92,8 @@ class Plan:
         Its steps, if a backend can run all of them by itself.
     sizes : tuple of int
         How many bytes the values have.
+    work : tuple of str
+        What the steps do that compute something, for people: ``"kernel"``, or the name of a rule.
     idle : list
         What threads run that are not at it now.
     """
@@ -106,6 +108,7 @@ class Plan:
     decided: tuple[DecidedResult, ...]
     natives: tuple[Native, ...] | None = None
     sizes: tuple[int, ...] = ()
+    work: tuple[str, ...] = ()
     idle: list[_Layout] = field(default_factory=list)
 
     def run(

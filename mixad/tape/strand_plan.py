@@ -39,7 +39,7 @@ from mixad.tape.journal import (
     Viewed,
 )
 from mixad.tape.kernel_call import KernelCall, kernel_values
-from mixad.tape.native_steps import Native, NativeLaunch, alias_of
+from mixad.tape.native_steps import Native, NativeAlias, NativeLaunch, alias_of
 from mixad.tape.node import Rule
 from mixad.tape.plan import Fixed, Plan, Result, share_memory
 from mixad.tape.plan_steps import Arguments, Maker, Pull, Registers, Run, Step
@@ -142,6 +142,7 @@ class _Planner:
         self._same: dict[int, int] = {}
         self._waiting: dict[int, tuple[Term, ...]] = {}
         self._makers: list[Maker] = []
+        self._work: dict[int, str] = {}
         self._natives: dict[int, Native] = {}
         self._last: dict[int, int] = {}
         self._constants = [(self._at(at), as_register(array)) for at, array in journal.constants]
@@ -174,7 +175,13 @@ class _Planner:
             tuple(journal.decided),
             self._as_natives(),
             tuple([getattr(self.registers[at], "nbytes", 0) for at in wanted]),
+            tuple([name for at, name in self._work.items() if at not in self._aliases]),
         )
+
+    @property
+    def _aliases(self) -> set[int]:
+        """Which steps give a view, so that there is nothing to do."""
+        return {at for at, native in self._natives.items() if type(native) is NativeAlias}
 
     def _as_natives(self) -> tuple[Native, ...] | None:
         """Return the steps if a backend can run all of them by itself."""
@@ -265,11 +272,11 @@ class _Planner:
         self._touch(first, second)
         if (known.is_own or is_own) and takes(arrays[own], arrays[other]):
             self._make_readers(own)
-            self._step(partial(steps.add_into, own, other))
+            self._step("add", partial(steps.add_into, own, other))
             self._found[place] = _Found(own, True)
         else:
             found = self._new(None)
-            self._step(partial(steps.add_new, first, second, found))
+            self._step("add", partial(steps.add_new, first, second, found))
             self._found[place] = _Found(found, True)
 
     # -- arrays whose elements are moved on around -------------------------------------------------
@@ -321,7 +328,7 @@ class _Planner:
             source, shifts = terms[0]
             assert shifts is not None
             self._touch(source, register)
-            self._step(partial(steps.roll, source, shifts, register))
+            self._step("roll", partial(steps.roll, source, shifts, register))
         else:
             reads = []
             for source, shifts in terms:
@@ -363,15 +370,20 @@ class _Planner:
         step(self.registers)
         self._note_native(launch, sources, writes)
         self._launched += [(at, len(self._makers)) for at in writes]
-        self._makers.append(cast("Maker", partial(launch.launch, sources, writes)))
+        self._append("kernel", cast("Maker", partial(launch.launch, sources, writes)))
         return True
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def _step(self, step: Step) -> None:
+    def _append(self, name: str, maker: Maker) -> None:
+        """Add a step, named for people."""
+        self._work[len(self._makers)] = name
+        self._makers.append(maker)
+
+    def _step(self, name: str, step: Step) -> None:
         """Take a step that is the same for all threads."""
         step(self.registers)
-        self._makers.append(steps.for_all_threads(step))
+        self._append(name, steps.for_all_threads(step))
 
     def _fresh(self, count: int) -> tuple[int, ...]:
         return tuple([self._new(None) for _ in range(count)])
@@ -404,9 +416,9 @@ class _Planner:
             repeated = partial(launch.repeated, tuple(reads), writes)
             if repeated({}) is not None:
                 self._launched += [(at, len(self._makers)) for at in writes]
-                self._makers.append(cast("Maker", repeated))
+                self._append("kernel", cast("Maker", repeated))
                 return
-        self._makers.append(steps.for_all_threads(step))
+        self._append("kernel", steps.for_all_threads(step))
 
     def _note_native(
         self, launch: Prepared | InBoxes, reads: Sequence[int], writes: Sequence[int]
@@ -494,7 +506,7 @@ class _Planner:
         self._arrays((entry.whole,))
         whole, result = self._places((entry.whole, entry.result))
         self._touch(result)
-        self._step(partial(steps.view, entry.strided, whole, result))
+        self._step("view", partial(steps.view, entry.strided, whole, result))
         self._note_alias(whole, result)
 
     def evaluated(self, entry: Evaluated) -> None:
@@ -508,9 +520,11 @@ class _Planner:
         self._touch(*results)
         evaluate = partial(rule.evaluate, self._library.xp)
         if type(rule) is ValuesRule:
-            self._step(partial(steps.evaluate_several, evaluate, entry.static, arguments, results))
+            step = partial(steps.evaluate_several, evaluate, entry.static, arguments, results)
+            self._step(rule.name, step)
         else:
-            self._step(partial(steps.evaluate, evaluate, entry.static, arguments, results[0]))
+            step = partial(steps.evaluate, evaluate, entry.static, arguments, results[0])
+            self._step(rule.name, step)
             if len(entry.arguments) == 1:
                 self._note_alias(self._at(entry.arguments[0]), results[0])
 
@@ -538,7 +552,7 @@ class _Planner:
             whole = self._new(None)
             self._kept.update(made)
             self._touch(*made, *given)
-            self._step(partial(steps.place, placed, made, given, step.shape, whole))
+            self._step("add", partial(steps.place, placed, made, given, step.shape, whole))
             self._add(placed.target, whole, True)
         for shifted in step.shifted:
             whole = self._new(None)
@@ -547,7 +561,8 @@ class _Planner:
                 for index, at in step.read
             ]
             self._touch(*[at for _, at in read])
-            self._step(partial(steps.shift, shifted, read, step.shape, step.options, whole))
+            run = partial(steps.shift, shifted, read, step.shape, step.options, whole)
+            self._step("kernel", run)
             self._add(shifted.target, whole, True)
 
     def pulled(self, entry: Pulled) -> None:
@@ -575,12 +590,12 @@ class _Planner:
                 added_into = partial(
                     steps.pull_into, entry, self._library, cotangent, into.register
                 )
-                self._makers.append(steps.for_all_threads(added_into))
+                self._append(entry.rule.name, steps.for_all_threads(added_into))
                 return
         run: Pull = lambda registers: pull(cotangent(registers), arguments(registers))  # noqa: E731
         unfolded = self._unfolded(entry, g.register, pull, run)
         if unfolded is None:
-            self._pulled(run, entry.targets, entry.rule.fresh)
+            self._pulled(entry.rule.name, run, entry.targets, entry.rule.fresh)
             return
         for target, register in zip(entry.targets, unfolded, strict=True):
             if target is not None and register is not None:
@@ -650,7 +665,7 @@ class _Planner:
         pairs = zip(given, entry.shapes, strict=True)
         gs = [None if at is None else self._cotangent_of(at, shape) for at, shape in pairs]
         pull = partial(steps.pull_values, entry, gs, values, arguments)
-        self._pulled(pull, entry.targets, entry.rule.fresh)
+        self._pulled(entry.rule.name, pull, entry.targets, entry.rule.fresh)
 
     def pulled_call(self, entry: PulledCall) -> None:
         """Let a call of the user's function carry cotangents back."""
@@ -661,7 +676,7 @@ class _Planner:
         self._touch(*read)
         pairs = zip(given, entry.shapes, strict=True)
         gs = [None if at is None else self._cotangent_of(at, shape) for at, shape in pairs]
-        self._pulled(partial(steps.pull_call, read[0], gs), entry.targets, False)
+        self._pulled("call", partial(steps.pull_call, read[0], gs), entry.targets, False)
 
     def _cotangent_of(self, register: int, shape: tuple[int, ...]) -> Callable[[Registers], Any]:
         """Return what gives a rule a cotangent, in the shape of its value."""
@@ -685,7 +700,7 @@ class _Planner:
             if output in given:
                 both = self._new(None)
                 self._touch(given[output], g.register)
-                self._step(partial(steps.add_new, given[output], g.register, both))
+                self._step("add", partial(steps.add_new, given[output], g.register, both))
                 given[output] = both
             else:
                 given[output] = g.register
@@ -704,6 +719,7 @@ class _Planner:
 
     def _pulled(
         self,
+        name: str,
         pull: Pull,
         targets: Sequence[Place | None],
         fresh: bool,
@@ -714,7 +730,7 @@ class _Planner:
         made = [(at, t, as_register(g)) for at, (t, g) in pairs if t is not None and g is not None]
         writes = tuple([(at, self._new(g)) for at, _, g in made])
         self._touch(*[register for _, register in writes])
-        self._makers.append(steps.for_all_threads(partial(steps.take, pull, writes)))
+        self._append(name, steps.for_all_threads(partial(steps.take, pull, writes)))
         for (_, register), (_, target, _) in zip(writes, made, strict=True):
             self._add(target, register, fresh)
 

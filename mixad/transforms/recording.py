@@ -13,7 +13,9 @@ from mixad.tape.fusion import fuse
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.making import kernel_members
 from mixad.tape.node import InputNode, Node, Result
+from mixad.tape.operations import Static
 from mixad.tape.tracer import Level, Origin, Tracer
+from mixad.tape.values_rule import ValuesNode
 from mixad.transforms.recorded_calls import recorded
 
 __all__ = ["Entry", "Tape", "tape"]
@@ -32,7 +34,8 @@ class Entry:
     value : str
         dtype and shape of what came of it.
     program : str
-        Of a kernel, what is computed at every element; otherwise empty.
+        Of a kernel, what is computed at every element; of a loop, how many steps there are, what is
+        done in each, and how many carries are kept for the derivative; otherwise empty.
     """
 
     name: str
@@ -201,6 +204,10 @@ def _shown(result: Result) -> str:
 def _program(node: Node) -> str:
     if isinstance(node, ForwardNode):
         return str(node.stored.plan.program)
+    if isinstance(node, ValuesNode):
+        values = [cell.value for cell in node.cells]
+        parts = [each for each in node.static.values() if isinstance(each, Static)]
+        return "\n".join(filter(None, [part.describe(values) for part in parts]))
     return str(_fusion(node).fused.program) if isinstance(node, KernelNode) else ""
 
 

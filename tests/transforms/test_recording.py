@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -127,3 +128,47 @@ def test_tracers_show_values_and_transforms() -> None:
     mixad.grad(f)(X)
     assert shown[0] == "Tracer(array([ 1., -3.,  4.]), inside=grad)"
     assert shown[1] == f"<pre>{shown[0]}</pre>"
+
+
+def loop_of(steps: int, memory: int | None = None) -> Any:
+    def step(w: Any) -> Any:
+        return lambda h, x: (np.tanh(w @ h + x), None)
+
+    return lambda w: mixad.scan(step(w), np.zeros(4), np.ones((steps, 4)), memory=memory)[0].sum()
+
+
+@pytest.mark.parametrize("carries", [2, 3, 10])
+def test_loops_say_how_many_steps_run_again(carries: int) -> None:
+    """As many as the binomial schedule has: Griewank and Walther (2000), equation 2."""
+    steps, room = 30, carries - 1
+    reach = [math.comb(room + r, r) for r in range(steps + 1)]
+    r = next(r for r, most in enumerate(reach) if most >= steps)
+    again = r * steps - math.comb(room + r, r - 1)
+    text = str(mixad.tape(loop_of(steps, carries * 32))(np.eye(4)))
+    assert f"30 steps of 2 kernels; {carries} carries are kept, {again} steps run again" in text
+
+
+def test_loops_say_what_is_done_in_a_step() -> None:
+    text = str(mixad.tape(loop_of(30))(np.eye(4)))
+    assert "30 steps of 2 kernels; all carries are kept, no step runs again" in text
+    assert "no room for two carries" in str(mixad.tape(loop_of(30, 32))(np.eye(4)))
+
+    def solved(w: Any) -> Any:
+        step = lambda h, x: (np.linalg.solve(w, h + x), None)  # noqa: E731
+        return mixad.scan(step, np.zeros(4), np.ones((30, 4)))[0]
+
+    text = str(mixad.tape(solved)(np.eye(4)))
+    assert "30 steps of 1 kernel, solve called from Python; all carries are kept" in text
+
+
+@pytest.mark.parametrize("a", [2.0, np.asarray(2.0)])
+def test_loops_that_a_predicate_ends_say_how_many_steps_there_were(a: Any) -> None:
+    def root(a: Any) -> Any:
+        far = lambda x: abs(x * x - a) > 1e-12  # noqa: E731
+        return mixad.while_loop(far, lambda x: 0.5 * (x + a / x), a)
+
+    x, steps = 2.0, 0
+    while abs(x * x - 2.0) > 1e-12:
+        x, steps = 0.5 * (x + 2.0 / x), steps + 1
+    text = str(mixad.tape(root)(a))
+    assert f"test of 1 kernel; {steps} steps of 1 kernel; all carries are kept" in text
