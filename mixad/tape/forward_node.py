@@ -11,14 +11,15 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from mixad.errors import KernelGradientError, SourceLocation
 from mixad.kernel.options import KernelOptions
-from mixad.scalar.ir import Program
+from mixad.scalar.ir import Load, Program, Var, walk_statements
 from mixad.scalar.loop_results import decided_results
 from mixad.tape.cell import Cell
 from mixad.tape.forward_plan import ForwardPlan, Stored, plan_contraction, plan_forward
 from mixad.tape.gradient_plan import GradientPlan, plan_of_pullback
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.kernel_node import KernelNode, check_not_indexed, record
+from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.memory import unshared
 from mixad.tape.node import Cotangents, Result, added
 from mixad.tape.tracer import Level, Origin, Tracer, stripped, warn
@@ -144,7 +145,7 @@ def record_forward(
     """
     active = tuple(i for i, a in enumerate(arguments) if isinstance(a, Tracer))
     for index in active:
-        check_not_indexed(program, index, "with stored partials", 'leave out placement="forward"')
+        _check_not_indexed(program, index)
     plan = plan_forward(program, active, options)
     call = KernelCall.storing(*plan.passes)
     nodes = record(call, arguments, options, residuals=True)
@@ -165,6 +166,25 @@ def record_forward(
         for m in range(len(program.outputs))
     ]
     return tuple(map(followed, outputs))
+
+
+def _check_not_indexed(program: Program, index: int) -> None:
+    """Refuse the gradient of an array that a program indexes."""
+    param = program.params[index]
+    if param.kind == "array":
+        raise KernelGradientError(
+            f"{program.name}: the gradient of the array {param.name!r}, which is read by index, is "
+            "not available with stored partials",
+            location=_first_read(program, param.var),
+            hint='leave out placement="forward"',
+        )
+
+
+def _first_read(program: Program, array: Var) -> SourceLocation | None:
+    """Return where a program first reads an element of one of its arrays."""
+    statements = walk_statements(program.body)
+    lines = (s.line for s in statements if isinstance(s, Load) and s.array == array and s.line)
+    return next((line.place for line in lines), None)
 
 
 def _residual(argument: Any, source: Any) -> Any:

@@ -14,10 +14,9 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar, library_of
-from mixad.errors import KernelGradientError, KernelTypeError, SourceLocation, TracerError
+from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
-from mixad.scalar.ir import Load, Program, Var, walk_statements
 from mixad.scalar.types import F64
 from mixad.tape.cell import Cell, Pending
 from mixad.tape.forward_plan import Stored
@@ -34,7 +33,7 @@ from mixad.tape.tracer import (
     may_differentiate_twice,
 )
 
-__all__ = ["KernelNode", "check_not_indexed", "moved", "record"]
+__all__ = ["KernelNode", "moved", "record"]
 
 
 class KernelNode:
@@ -393,25 +392,6 @@ def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level
 def is_indexed(call: KernelCall, index: int) -> bool:
     """Whether a call reads an argument by index."""
     return call.kinds[index] == "array"
-
-
-def check_not_indexed(program: Program, index: int, where: str, hint: str) -> None:
-    """Refuse the gradient of an array that a program indexes."""
-    param = program.params[index]
-    if param.kind == "array":
-        raise KernelGradientError(
-            f"{program.name}: the gradient of the array {param.name!r}, which is read by index, is "
-            f"not available {where}",
-            location=_first_read(program, param.var),
-            hint=hint,
-        )
-
-
-def _first_read(program: Program, array: Var) -> SourceLocation | None:
-    """Return where a program first reads an element of one of its arrays."""
-    statements = walk_statements(program.body)
-    lines = (s.line for s in statements if isinstance(s, Load) and s.array == array and s.line)
-    return next((line.place for line in lines), None)
 
 
 def _is_elsewhere(argument: Any, library: Library) -> bool:

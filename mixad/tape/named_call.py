@@ -22,7 +22,6 @@ from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Program
-from mixad.tape.kernel_node import check_not_indexed
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 
 __all__ = ["NamedCall", "Pulled", "name_call", "named_call"]
@@ -157,8 +156,7 @@ class NamedCall:
         Raises
         ------
         KernelGradientError
-            If there is an array that the program indexes among the params, or an op has no
-            derivative.
+            If an op has no derivative.
         """
         key = wrt, cotangents
         if key not in self._pulled:
@@ -166,15 +164,6 @@ class NamedCall:
         return self._pulled[key]
 
     def _pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> Pulled:
-        for index in wrt:
-            name = self.program.params[index].name
-            check_not_indexed(
-                self.program,
-                index,
-                "in a graph of another system",
-                f"index before the call, and pass {name}[i] as an argument, where i is an array of "
-                "indices; or differentiate with mixad.grad",
-            )
         plan = plan_pullback(self.program, wrt, cotangents, self._mode(wrt))
         assert len(plan.passes) < 2, wrt  # `wrt` is one of `chunks`
         gradients = tuple(None if place is None else place[1] for place in plan.gradients)

@@ -21,7 +21,6 @@ from mixad_torch.autograd import KERNEL, TorchIntegration  # noqa: E402
 import mixad  # noqa: E402
 from mixad.backends import arrays, integrations  # noqa: E402
 from mixad.errors import (  # noqa: E402
-    KernelGradientError,
     KernelTypeError,
     MixadError,
     TracerError,
@@ -290,16 +289,79 @@ def test_constants_of_a_tuple_are_read_by_position():
     torch.testing.assert_close(x.grad, 2 * torch.tensor(table).double()[k] * x.detach())
 
 
-def test_an_array_that_is_indexed_may_be_constant_only():
-    x = leaf(3)
-    table = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+@mixad.broadcast
+def spring(position: mixad.Array, i, j, stiffness):
+    stretch = position[i] - position[j]
+    return stiffness * stretch * stretch * stretch
+
+
+def spring_in_torch(position, i, j, stiffness):
+    return stiffness * (position[i] - position[j]) ** 3
+
+
+@mixad.broadcast
+def product_of_row(matrix: mixad.Array, row, x):
+    total = 0.0
+    for k in range(3):
+        total += matrix[row, k] * x
+    return total
+
+
+@pytest.mark.parametrize("count", [1, 5, 7])  # the last: as many pairs as positions
+def test_arrays_that_are_read_by_index_have_gradients(count):
+    position, stiffness = leaf(7), leaf(count, seed=1)
+    i, j = torch.arange(count) % 7, torch.arange(count) * 3 % 5
+    f = lambda p, s: spring(p, i, j, s)  # noqa: E731
+    assert torch.autograd.gradcheck(f, (position, stiffness))
+    assert torch.autograd.gradgradcheck(f, (position, stiffness))
+    for wrt in ((position,), (position, stiffness)):
+        own = torch.autograd.grad(f(position, stiffness).square().sum(), wrt)
+        other = spring_in_torch(position, i, j, stiffness).square().sum()
+        torch.testing.assert_close(own, torch.autograd.grad(other, wrt))
+
+
+def test_rows_that_are_added_up_have_gradients():
+    matrix, x, row = leaf(4, 3), leaf(5, seed=1), torch.tensor([0, 3, 3, 1, 0])
+    f = lambda m, x: product_of_row(m, row, x)  # noqa: E731
+    assert torch.autograd.gradcheck(f, (matrix, x))
+    assert torch.autograd.gradgradcheck(f, (matrix, x))
+    (own,) = torch.autograd.grad(f(matrix, x).sum(), matrix)
+    (other,) = torch.autograd.grad((matrix[row].sum(1) * x).sum(), matrix)
+    torch.testing.assert_close(own, other)
+
+
+def test_a_tensor_from_outside_that_is_indexed_has_a_gradient():
+    x, table = leaf(3), leaf(3, seed=1)
     k = torch.tensor([2, 0, 1])
     kernel = mixad.broadcast(lambda x, k: table[k] * x)
     kernel(x, k).sum().backward()
-    torch.testing.assert_close(x.grad, table[k])
-    table = table.requires_grad_()
-    with pytest.raises(KernelGradientError, match="'table', which is read by index"):
-        kernel(x, k)
+    torch.testing.assert_close(x.grad, table.detach()[k])
+    torch.testing.assert_close(table.grad, x.detach()[torch.argsort(k)])
+
+
+def test_an_index_outside_of_a_tensor_raises():
+    position = leaf(3)
+    with pytest.raises(IndexError, match="position"):
+        spring(position, torch.tensor([3]), torch.tensor([0]), 1.0)
+    assert position.grad is None
+
+
+@pytest.mark.slow
+def test_pairs_of_positions_are_compiled():
+    i, j = torch.tensor([0, 1, 2, 2]), torch.tensor([3, 3, 0, 1])
+    f = lambda p, s: spring(p, i, j, s).sum()  # noqa: E731
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
+    for rows in (4, 6):
+        position, stiffness = leaf(rows), leaf(4, seed=1)
+        found = zip(
+            *[
+                torch.autograd.grad(g(position, stiffness), (position, stiffness))
+                for g in (f, compiled)
+            ],
+            strict=True,
+        )
+        for own, other in found:
+            torch.testing.assert_close(own, other)
 
 
 def test_strided_and_expanded_tensors_and_cotangents():
@@ -434,6 +496,7 @@ def test_opcheck_of_several_outputs_and_of_transposed_tensors():
     samples = [
         op_arguments(polar, (leaf(4), leaf(4, seed=1), torch.arange(4))),
         op_arguments(cell, (leaf(4, 6).detach().T.requires_grad_(), leaf(4)), (1.5,)),
+        op_arguments(spring, (leaf(5), torch.tensor([0, 1]), torch.tensor([4, 4])), (1.5,)),
     ]
     for sample in samples:
         assert set(torch.library.opcheck(KERNEL, sample).values()) == {"SUCCESS"}
