@@ -7,16 +7,16 @@ steps, one after another, as a loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
+from mixad.constructs.block_programs import Operator
+from mixad.constructs.blocks import Scan, fold, pull_fold
 from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
 from mixad.constructs.leaves import join_numbers, result_of, split_elements
 from mixad.constructs.loops import scan
-from mixad.constructs.run_programs import Operator
-from mixad.constructs.runs import pull_fold, pull_scan, run_fold, run_scan
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import moveaxis, reshape
@@ -32,15 +32,7 @@ __all__ = ["Reduction", "run_reduction"]
 
 @dataclass(frozen=True)
 class Reduction(Static):
-    """A reduction or a scan.
-
-    Attributes
-    ----------
-    operator : Operator
-        What combines elements.
-    is_scan : bool
-        Whether all prefixes are wanted, or the last one.
-    """
+    """A reduction or a scan: whether all prefixes are wanted, or the last one."""
 
     operator: Operator
     is_scan: bool
@@ -51,13 +43,14 @@ class Reduction(Static):
         return len(self.operator.cores)
 
     @property
+    def operands(self) -> int:
+        """How many arguments there are: arrays of elements, and what the operator captures."""
+        return self.leaves + self.operator.captured
+
+    @property
     def name(self) -> str:
         """What it is called in messages."""
         return "associative_scan" if self.is_scan else "reduce"
-
-    def wanted(self, active: Sequence[int]) -> tuple[int, ...]:
-        """Return which captured values are among arguments."""
-        return tuple([at - self.leaves for at in active if at >= self.leaves])
 
 
 def run_reduction(reduction: Reduction, arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -79,8 +72,13 @@ def run_reduction(reduction: Reduction, arguments: Sequence[Any]) -> tuple[Any, 
 
 
 def _run(xp: Any, *arguments: Any, reduction: Reduction) -> tuple[Any, ...]:
-    count, run = reduction.leaves, run_scan if reduction.is_scan else run_fold
-    found, totals = run(reduction.operator, arguments[:count], arguments[count:])
+    """Return the arrays of a result, and of several blocks the numbers of their combinations."""
+    operator, count = reduction.operator, reduction.leaves
+    leaves, captured = arguments[:count], arguments[count:]
+    if reduction.is_scan:
+        scanned = Scan.of(operator, leaves, captured)
+        return (*scanned.ys, *scanned.totals)
+    found, totals = fold(operator, leaves, captured)
     return (*found, *totals)
 
 
@@ -91,41 +89,30 @@ def _pull(
     *arguments: Any,
     reduction: Reduction,
 ) -> list[Any]:
-    operator, count = reduction.operator, reduction.leaves
-    floats = operator.float_leaves
-    seeded = tuple([at for at in floats if gs[at] is not None])
+    count = reduction.leaves
+    seeded = tuple([at for at in reduction.operator.float_leaves if gs[at] is not None])
     captured = tuple([at for at, is_wanted in enumerate(wanted[count:]) if is_wanted])
-    ys = values if reduction.is_scan else values[count:]
-    found = apply_values_rule(
-        _PULLBACK,
-        *arguments,
-        *ys,
-        *[gs[at] for at in seeded],
-        reduction=reduction,
-        seeded=seeded,
-        wanted=captured,
-    )
-    places = [*floats, *[count + at for at in captured]]
-    cotangents = dict(zip(places, found, strict=True))
+    pullback = _Pullback(reduction, seeded, captured)
+    kept = values if reduction.is_scan else values[count:]
+    seeds = [gs[at] for at in seeded]
+    found = apply_values_rule(_PULLBACK, *arguments, *kept, *seeds, pullback=pullback)
+    cotangents = dict(zip(pullback.active, found, strict=True))
     return [cotangents[at] if is_wanted else None for at, is_wanted in enumerate(wanted)]
 
 
 def _push(
     tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, reduction: Reduction
 ) -> list[Any]:
-    operator, count = reduction.operator, reduction.leaves
-    floats = operator.float_leaves
+    count, floats = reduction.leaves, reduction.operator.float_leaves
     moving = tuple([at for at, t in enumerate(tangents[count:]) if t is not None])
     along = [or_zeros(tangents[at], result_of(arguments[at])) for at in floats]
-    dual = Reduction(_dual(operator, moving), reduction.is_scan)
-    given = [
-        *arguments[:count],
-        *along,
-        *arguments[count:],
-        *[tangents[count + at] for at in moving],
+    dual = Reduction(_dual(reduction.operator, moving), reduction.is_scan)
+    of_captured = [tangents[count + at] for at in moving]
+    found = run_reduction(dual, [*arguments[:count], *along, *arguments[count:], *of_captured])[
+        count:
     ]
-    found = dict(zip(floats, run_reduction(dual, given)[count:], strict=True))
-    return [found.get(at) for at in range(len(values))]
+    own = dict(zip(floats, found, strict=True))
+    return [own.get(at) for at in range(len(values))]
 
 
 @lru_cache(maxsize=256)
@@ -160,96 +147,87 @@ _REDUCTION = ValuesRule(
 # -- the pullback, and its derivatives -------------------------------------------------------------
 
 
-def _run_pullback(
-    xp: Any,
-    *arguments: Any,
-    reduction: Reduction,
-    seeded: tuple[int, ...],
-    wanted: tuple[int, ...],
-) -> tuple[Any, ...]:
-    operator, count = reduction.operator, reduction.leaves
-    leaves, captured, values, gs = _split(arguments, reduction, seeded)
-    given = dict(zip(seeded, gs, strict=True))
-    shapes = values if reduction.is_scan else [leaf[:, :1, ...] for leaf in leaves]
-    of_values = [
-        given[at] if at in given else xp.zeros_like(shapes[at]) for at in operator.float_leaves
+@dataclass(frozen=True)
+class _Pullback(Static):
+    """The pullback of a reduction or a scan.
+
+    Its arguments are those of the reduction, what that gave, and the cotangents of the ``seeded``
+    arrays.  It gives the cotangents of arrays of floats and of the ``wanted`` captured values.
+    """
+
+    reduction: Reduction
+    seeded: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+    @property
+    def active(self) -> list[int]:
+        """Which arguments have the cotangents."""
+        reduction = self.reduction
+        return [*reduction.operator.float_leaves, *[reduction.leaves + at for at in self.wanted]]
+
+    def seeds(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return the cotangent of each array that the reduction gave, None where it is zero."""
+        seeds = arguments[len(arguments) - len(self.seeded) :]
+        given = dict(zip(self.seeded, seeds, strict=True))
+        return [given.get(at) for at in range(self.reduction.leaves)]
+
+
+def _run_pullback(xp: Any, *arguments: Any, pullback: _Pullback) -> tuple[Any, ...]:
+    reduction, wanted = pullback.reduction, pullback.wanted
+    operator, count, end = reduction.operator, reduction.leaves, reduction.operands
+    leaves, captured = arguments[:count], arguments[count:end]
+    kept = arguments[end : len(arguments) - len(pullback.seeded)]
+    seeds = pullback.seeds(arguments)
+    likes = kept if reduction.is_scan else [leaf[:, :1, ...] for leaf in leaves]
+    gs = [
+        xp.zeros_like(likes[at]) if seeds[at] is None else seeds[at] for at in operator.float_leaves
     ]
     if reduction.is_scan:
-        ys, totals = values[:count], values[count:]
-        return tuple(pull_scan(operator, leaves, ys, totals, of_values, captured, wanted))
-    return tuple(pull_fold(operator, leaves, values, of_values, captured, wanted))
+        return tuple(Scan(operator, leaves, captured, kept[:count], kept[count:]).pull(gs, wanted))
+    return tuple(pull_fold(operator, leaves, captured, kept, gs, wanted))
 
 
-def _split(
-    arguments: Sequence[Any], reduction: Reduction, seeded: tuple[int, ...]
-) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-    """Return leaves, captured values, what the reduction gave, and cotangents."""
-    first = reduction.leaves + reduction.operator.captured
-    last = len(arguments) - len(seeded)
-    return (
-        list(arguments[: reduction.leaves]),
-        list(arguments[reduction.leaves : first]),
-        list(arguments[first:last]),
-        list(arguments[last:]),
-    )
+def _pull_steps(pullback: _Pullback, *arguments: Any) -> list[Any]:
+    """Return what a pullback gives, by a loop, of operands and cotangents."""
+    reduction = pullback.reduction
+    operands = arguments[: reduction.operands]
+    steps = Body(reduction.name, partial(_take_steps, reduction), [], ArrayTracer)
+    found = pull_back(steps, operands, pullback.active, pullback.seeds(arguments))
+    pairs = zip(pullback.active, found, strict=True)
+    return [or_zeros(each, result_of(operands[at])) for at, each in pairs]
 
 
-def _step_by_step(
-    reduction: Reduction, seeded: tuple[int, ...], wanted: tuple[int, ...]
-) -> Callable[..., list[Any]]:
-    """Return the pullback as a function of leaves, captured values and cotangents, by a loop."""
-    count = reduction.leaves
-    active = [*reduction.operator.float_leaves, *[count + at for at in wanted]]
-
-    def compute(*arguments: Any) -> list[Any]:
-        last = len(arguments) - len(seeded)
-        operands, gs = arguments[:last], arguments[last:]
-        given = dict(zip(seeded, gs, strict=True))
-        steps = Body(reduction.name, _steps_of(reduction), [], ArrayTracer)
-        found = pull_back(steps, operands, active, [given.get(at) for at in range(count)])
-        pairs = zip(active, found, strict=True)
-        return [or_zeros(each, result_of(operands[at])) for at, each in pairs]
-
-    return compute
-
-
-def _steps_of(reduction: Reduction) -> Callable[..., list[Any]]:
-    """Return a reduction as a function of leaves and captured values, by a loop."""
+def _take_steps(reduction: Reduction, *operands: Any) -> list[Any]:
+    """Return what a reduction gives, by a loop."""
     operator, count = reduction.operator, reduction.leaves
+    leaves, captured = operands[:count], operands[count:]
+    elements = split_elements(operator, dict(enumerate(leaves)))
+    numbers = [moveaxis(number, 1, 0) for number in elements]
 
-    def compute(*operands: Any) -> list[Any]:
-        leaves, captured = operands[:count], operands[count:]
-        elements = split_elements(operator, dict(enumerate(leaves)))
-        numbers = [moveaxis(number, 1, 0) for number in elements]
+    def step(total: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
+        found = apply_program(operator.program, [*total, *x, *captured])
+        return found, found if reduction.is_scan else None
 
-        def step(total: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[Any, Any]:
-            found = apply_program(operator.program, [*total, *x, *captured])
-            return found, found if reduction.is_scan else None
-
-        first = tuple([number[0, ...] for number in numbers])
-        last, ys = scan(step, first, tuple([number[1:, ...] for number in numbers]))
-        if not reduction.is_scan:
-            return join_numbers(operator, [reshape(y, (y.shape[0], 1, y.shape[1])) for y in last])
-        whole = [
-            concat([reshape(one, (1, *one.shape)), rest], axis=0)
-            for one, rest in zip(first, ys, strict=True)
-        ]
-        return join_numbers(operator, [moveaxis(y, 0, 1) for y in whole])
-
-    return compute
+    first = tuple([number[0, ...] for number in numbers])
+    last, ys = scan(step, first, tuple([number[1:, ...] for number in numbers]))
+    if not reduction.is_scan:
+        return join_numbers(operator, [reshape(y, (y.shape[0], 1, y.shape[1])) for y in last])
+    whole = [
+        concat([reshape(one, (1, *one.shape)), rest], axis=0)
+        for one, rest in zip(first, ys, strict=True)
+    ]
+    return join_numbers(operator, [moveaxis(y, 0, 1) for y in whole])
 
 
 def _pull_pullback(
     gs: Sequence[Any],
-    is_wanted: Sequence[bool],
+    wanted: Sequence[bool],
     values: Sequence[Any],
     *arguments: Any,
-    reduction: Reduction,
-    seeded: tuple[int, ...],
-    wanted: tuple[int, ...],
+    pullback: _Pullback,
 ) -> list[Any]:
-    body, operands, places = _second(arguments, reduction, seeded, wanted)
-    active = [n for n, at in enumerate(places) if is_wanted[at]]
+    body, operands, places = _second(arguments, pullback)
+    active = [n for n, at in enumerate(places) if wanted[at]]
     found = pull_back(body, operands, active, gs)
     cotangents = {
         places[n]: or_zeros(each, result_of(operands[n]))
@@ -259,28 +237,21 @@ def _pull_pullback(
 
 
 def _push_pullback(
-    tangents: Sequence[Any],
-    values: Sequence[Any],
-    *arguments: Any,
-    reduction: Reduction,
-    seeded: tuple[int, ...],
-    wanted: tuple[int, ...],
+    tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, pullback: _Pullback
 ) -> list[Any]:
-    body, operands, places = _second(arguments, reduction, seeded, wanted)
+    body, operands, places = _second(arguments, pullback)
     active = [n for n, at in enumerate(places) if tangents[at] is not None]
     return push_forward(body, operands, active, [tangents[places[n]] for n in active])[1]
 
 
-def _second(
-    arguments: Sequence[Any], reduction: Reduction, seeded: tuple[int, ...], wanted: tuple[int, ...]
-) -> tuple[Body, list[Any], list[int]]:
+def _second(arguments: Sequence[Any], pullback: _Pullback) -> tuple[Body, list[Any], list[int]]:
     """Return the pullback as a function of what it depends on, and where that is among arguments.
 
     What the reduction gave is computed from its elements there.
     """
-    first = reduction.leaves + reduction.operator.captured
-    places = [*range(first), *range(len(arguments) - len(seeded), len(arguments))]
-    body = Body(reduction.name, _step_by_step(reduction, seeded, wanted), [], ArrayTracer)
+    count = len(arguments)
+    places = [*range(pullback.reduction.operands), *range(count - len(pullback.seeded), count)]
+    body = Body(pullback.reduction.name, partial(_pull_steps, pullback), [], ArrayTracer)
     return body, [arguments[at] for at in places], places
 
 

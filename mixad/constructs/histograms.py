@@ -16,6 +16,7 @@ import numpy as np
 
 from mixad.backends.arrays import library_of
 from mixad.constructs.associative_rules import Reduction, run_reduction
+from mixad.constructs.block_programs import Operator
 from mixad.constructs.elements import Elements, read_elements
 from mixad.constructs.leaves import (
     copy_leaf,
@@ -26,7 +27,6 @@ from mixad.constructs.leaves import (
     without_element,
 )
 from mixad.constructs.operators import Combination, kind_of_operator, read_operator
-from mixad.constructs.run_programs import Operator
 from mixad.errors import ConfigurationError, KernelIndexError, KernelShapeError, KernelTypeError
 from mixad.namespace.elementwise import where
 from mixad.namespace.indexing import gather, of_positions, scatter_add, take

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, Library, is_array, is_number, library_of
-from mixad.constructs.run_programs import Operator
+from mixad.constructs.block_programs import Operator
 from mixad.errors import KernelIndexError, TracerError
 from mixad.namespace.array_methods import copied
 from mixad.namespace.joining import stack

@@ -14,9 +14,9 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.arrays import Library, is_scalar, library_of
 from mixad.call.specialise import PreparedCall, Specialiser
+from mixad.constructs.block_programs import Operator
 from mixad.constructs.elements import Elements
 from mixad.constructs.leaves import join_numbers, split_elements
-from mixad.constructs.run_programs import Operator
 from mixad.errors import (
     ConfigurationError,
     KernelError,

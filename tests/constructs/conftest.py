@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mixad.constructs import runs
+from mixad.constructs import blocks
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)
 def cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let axes of few elements be cut into runs, so that these test all kernels."""
-    monkeypatch.setattr(runs, "_SHORT", 60)
+    """Let axes of few elements be cut into blocks, so that these test all kernels."""
+    monkeypatch.setattr(blocks, "_SHORT", 60)

@@ -12,7 +12,7 @@ from cuda_emulator import emulated
 import mixad
 from mixad.backends.arrays import layout_of
 from mixad.backends.checks import check_writes, declares_update
-from mixad.constructs import runs
+from mixad.constructs import blocks
 from mixad.errors import BackendError
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
@@ -43,7 +43,7 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return launch
 
-    monkeypatch.setattr(runs, "kernel_for", kernel_for)
+    monkeypatch.setattr(blocks, "kernel_for", kernel_for)
 
 
 def affine(f: Any, g: Any) -> Any:

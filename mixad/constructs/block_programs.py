@@ -1,10 +1,11 @@
-"""Programs that take one run of elements after another: what reductions and scans are made of.
+"""Programs that take one block of elements after another: what reductions and scans are made of.
 
-An axis is cut into runs, and each lane of a kernel walks through one.  Arrays have three axes, what
-is before the axis, the axis, and what is after it, then those of an element that is itself a small
-array.  Params are the arrays that are read; for each lane, the place before, the number of the run
-and the place after; how many elements a run has and how many of the first runs have one more; what
-the operator captures.  An element is several numbers; those that are floats have cotangents.
+An axis is cut into blocks, and each lane of a kernel walks through one.  Arrays have three axes,
+what is before the axis, the axis, and what is after it, then those of an element that is itself a
+small array.  Params are the arrays that are read; for each lane, the place before, the number of
+the block and the place after; how many elements a block has and how many of the first blocks have
+one more; what the operator captures.  An element is several numbers; those that are floats have
+cotangents.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Operator(Static):
 
 
 class _Walk:
-    """A program over runs while it is built.
+    """A program over blocks while it is built.
 
     Parameters
     ----------
@@ -115,14 +116,16 @@ class _Walk:
     def begin(self) -> None:
         """Declare what every program takes after the arrays that it reads."""
         b = self.builder
-        self.before, self.run, self.after = (b.param(n, I64) for n in ("before", "run", "after"))
+        self.before, self.block, self.after = [
+            b.param(n, I64) for n in ("before", "block", "after")
+        ]
         self.length, self.more = (b.param(n, I64, "uniform") for n in ("length", "more"))
         params = self.operator.program.params[2 * self.operator.size :]
         self.captured = list(b.copy_params(params).values())
-        fewer = b.op("lt", self.more, self.run)
-        earlier = b.op("where", fewer, self.more, self.run)
-        self.start = b.op("add", b.op("mul", self.run, self.length), earlier)
-        self.has_more = b.op("lt", self.run, self.more)
+        fewer = b.op("lt", self.more, self.block)
+        earlier = b.op("where", fewer, self.more, self.block)
+        self.start = b.op("add", b.op("mul", self.block, self.length), earlier)
+        self.has_more = b.op("lt", self.block, self.more)
 
     # -- arrays ------------------------------------------------------------------------------------
 
@@ -145,7 +148,7 @@ class _Walk:
         return ArrayType(type, 3 + len(self.operator.cores[leaf]))
 
     def numbers(self, name: str, which: Sequence[int]) -> list[Var]:
-        """Declare arrays over runs, one for each of some numbers of an element."""
+        """Declare arrays over blocks, one for each of some numbers of an element."""
         types = self.operator.types
         return [self.builder.array_param(f"{name}{n}", ArrayType(types[n], 3)) for n in which]
 
@@ -168,18 +171,18 @@ class _Walk:
         own = (self.builder.const(i, I64) for i in index)
         return [self.before, at, self.after, *own]
 
-    def of_run(self, arrays: Sequence[Var], run: Atom) -> list[Atom]:
-        """Read numbers of a run."""
-        place = self.before, run, self.after
+    def of_block(self, arrays: Sequence[Var], block: Atom) -> list[Atom]:
+        """Read numbers of a block."""
+        place = self.before, block, self.after
         return [self.builder.load(a, *place, is_inside=True) for a in arrays]
 
-    def previous_run(self) -> Atom:
-        """Return the number of the run before, 0 for the first."""
-        return self._or_zero(self.run)
+    def previous_block(self) -> Atom:
+        """Return the number of the block before, 0 for the first."""
+        return self._or_zero(self.block)
 
     @property
     def before_start(self) -> Atom:
-        """The place before the run, 0 for the first."""
+        """The place before the block, 0 for the first."""
         return self._or_zero(self.start)
 
     def previous(self, at: Atom) -> Atom:
@@ -191,7 +194,7 @@ class _Walk:
         return b.op("where", b.op("lt", zero, at), self.previous(at), zero)
 
     def touch(self, *arrays: Mapping[int, Var]) -> None:
-        """Bring the arrays of the run into the cache: they are read from its end, or written."""
+        """Bring the arrays of the block into the cache: they are read from its end, or written."""
         b = self.builder
         for array, core in ((a[leaf], self.operator.cores[leaf]) for a in arrays for leaf in a):
             size, line = math.prod(core), _LINE // array.type.itemsize
@@ -222,7 +225,7 @@ class _Walk:
     def forward(
         self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms], first: int
     ) -> list[Atom]:
-        """Do something at each place of the run from its first one, or the next, to its last."""
+        """Do something at each place of the block from its first one, or the next, to its last."""
         b = self.builder
 
         def turn(j: Atom, *values: Atom) -> list[Atom]:
@@ -239,7 +242,7 @@ class _Walk:
     def backward(
         self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms], first: int
     ) -> list[Atom]:
-        """Do the same from the last place of the run."""
+        """Do the same from the last place of the block."""
         b, one = self.builder, self.builder.const(1, I64)
         carries = self._at_last(carries, step)
 
@@ -255,8 +258,8 @@ class _Walk:
         return found
 
     def _at_last(self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms]) -> list[Atom]:
-        """Do something at the last place of the runs that have one more; of others it is the first,
-        where reading does no harm."""
+        """Do something at the last place of the blocks that have one more; of others it is the
+        first, where reading does no harm."""
         b = self.builder
         at = b.op("where", self.has_more, b.op("add", self.start, self.length), self.start)
         return list(b.if_(self.has_more, lambda: step(at, carries), lambda: carries))
@@ -267,10 +270,10 @@ class _Walk:
         return b.op("eq", at, zero) if at == self.start else b.const(False, BOOL)
 
     def join(self, prefixes: Sequence[Var], first: _Atoms) -> list[Atom]:
-        """Combine the first element of the run with what comes before it, if anything does."""
+        """Combine the first element of the block with what comes before it, if anything does."""
 
         def combined() -> list[Atom]:
-            return self.combine(self.of_run(prefixes, self.previous_run()), first)
+            return self.combine(self.of_block(prefixes, self.previous_block()), first)
 
         return self.unless(self.is_first_place(self.start), first, combined)
 
@@ -296,7 +299,7 @@ class _Walk:
 
 
 class _Pullback:
-    """The pullback of an operator, for a program that walks through runs.
+    """The pullback of an operator, for a program that walks through blocks.
 
     Parameters
     ----------
@@ -368,7 +371,7 @@ class _Pullback:
 
 @lru_cache(maxsize=256)
 def fold_program(operator: Operator) -> Program:
-    """Return the program that combines the elements of each run.
+    """Return the program that combines the elements of each block.
 
     Params: the arrays of elements.  Outputs: for each number its combination.
     """
@@ -387,7 +390,7 @@ def scan_program(operator: Operator, has_prefix: bool) -> Program:
     """Return the program that writes the prefixes of elements.
 
     Params: the arrays of elements; if it ``has_prefix``, for each number, the prefixes at the ends
-    of runs.  Outputs: the arrays of prefixes.
+    of blocks.  Outputs: the arrays of prefixes.
     """
     walk = _Walk("associative_scan", operator)
     leaves = range(len(operator.cores))
@@ -415,8 +418,8 @@ def _begin_scan_pullback(
 ) -> tuple[_Walk, tuple[dict[int, Var], dict[int, Var], dict[int, Var]], list[Atom]]:
     """Begin a program that walks back through a scan.
 
-    Returned are it, the arrays of elements, prefixes and their cotangents, and what later runs give
-    to the cotangent of the prefix at the end of the run: zeros if they give nothing.
+    Returned are it, the arrays of elements, prefixes and their cotangents, and what later blocks
+    give to the cotangent of the prefix at the end of the block: zeros if they give nothing.
     """
     walk = _Walk("pullback of associative_scan", operator)
     leaves = range(len(operator.cores))
@@ -427,15 +430,19 @@ def _begin_scan_pullback(
     )
     later = walk.numbers("later", operator.floats) if has_later else []
     walk.begin()
-    return walk, arrays, walk.of_run(later, walk.run) if has_later else walk.zeros(operator.floats)
+    return (
+        walk,
+        arrays,
+        walk.of_block(later, walk.block) if has_later else walk.zeros(operator.floats),
+    )
 
 
 @lru_cache(maxsize=256)
 def local_cotangents_program(operator: Operator) -> Program:
-    """Return the program that finds what each run gives to the cotangent of the prefix before it.
+    """Return the program that finds what each block gives to the cotangent of the prefix before it.
 
     Params: the arrays of elements, of prefixes, and of the cotangents of these.  Outputs: for each
-    float its cotangent; of the first run, which has none before it, zero.
+    float its cotangent; of the first block, which has none before it, zero.
     """
     walk, (xs, ys, gs), none = _begin_scan_pullback(operator, False)
     pull = _Pullback(walk)
@@ -455,7 +462,7 @@ def scan_cotangents_program(operator: Operator, has_later: bool) -> Program:
     """Return the program that finds the cotangents of prefixes, with what later ones give to them.
 
     Params: the arrays of elements, of prefixes, and of their cotangents; if it ``has_later``, for
-    each float, the cotangents at the ends of runs.  Outputs: the arrays of cotangents.
+    each float, the cotangents at the ends of blocks.  Outputs: the arrays of cotangents.
     """
     walk, (xs, ys, gs), later = _begin_scan_pullback(operator, has_later)
     rs = walk.written("r", operator.float_leaves)
@@ -502,11 +509,11 @@ def scan_pullback_program(operator: Operator, has_later: bool, wanted: tuple[int
 def fold_pullback_program(operator: Operator, has_prefix: bool, wanted: tuple[int, ...]) -> Program:
     """Return the program that finds the cotangents of elements of a reduction, and of captures.
 
-    A run is walked through once more; the prefixes are where the cotangents will be, until these
+    A block is walked through once more; the prefixes are where the cotangents will be, until these
     take their place on the way back.
 
     Params: the arrays of elements; if it ``has_prefix``, for each number, the prefixes at the ends
-    of runs; for each float, the cotangents there.  Outputs: the arrays of cotangents, of others
+    of blocks; for each float, the cotangents there.  Outputs: the arrays of cotangents, of others
     than floats something else; then those of the ``wanted`` captured values, one for each lane of
     those that are numbers.
     """
@@ -520,7 +527,7 @@ def fold_pullback_program(operator: Operator, has_prefix: bool, wanted: tuple[in
     own = {leaf: found[leaf] for leaf in operator.float_leaves}
     pull, count = _Pullback(walk, wanted), len(operator.floats)
     first = walk.element(xs, walk.start)
-    before = walk.of_run(prefixes, walk.previous_run()) if has_prefix else first
+    before = walk.of_block(prefixes, walk.previous_block()) if has_prefix else first
     total = walk.join(prefixes, first) if has_prefix else first
 
     def advance(at: Atom, total: _Atoms) -> list[Atom]:
@@ -535,7 +542,7 @@ def fold_pullback_program(operator: Operator, has_prefix: bool, wanted: tuple[in
         walk.write(own, at, of_b)
         return [*of_a, *walk.sum(values[count:], gained)]
 
-    values = [*walk.of_run(later, walk.run), *pull.no_sums()]
+    values = [*walk.of_block(later, walk.block), *pull.no_sums()]
     values = walk.backward(values, lambda at, v: step(at, walk.element(found, at), v), 1)
     values = step(walk.start, before, values)
     return walk.finish([*found.values(), *pull.results(values[count:])])
