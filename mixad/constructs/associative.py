@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from mixad import pytree
-from mixad.backends.arrays import is_scalar
 from mixad.config import CHECK
 from mixad.constructs.associative_rules import Reduction, run_reduction
 from mixad.constructs.associativity import check_elements
-from mixad.constructs.elements import read_elements
-from mixad.constructs.leaves import (
-    copy_leaf,
-    leaf_of,
-    reshape_leaf,
-    result_of,
-    returned_leaf,
-)
+from mixad.constructs.elements import Elements, read_elements
+from mixad.constructs.leaves import copy_leaf, reshape_leaf, returned_leaf
 from mixad.constructs.operators import (
     Combination,
     core_of,
@@ -30,13 +23,10 @@ from mixad.constructs.operators import (
     read_operator,
 )
 from mixad.errors import KernelShapeError, KernelTypeError
-from mixad.namespace.assignment import broadcasts
-from mixad.namespace.data_types import astype
-from mixad.namespace.joining import broadcast_to, concat
+from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip
 from mixad.namespace.masked_reductions import masked_max, masked_min, masked_total
-from mixad.tape.node import Result
-from mixad.tape.tracer import Tracer
+from mixad.scalar.dtypes import element_type_of
 
 __all__ = ["associative_scan", "check_associative", "reduce"]
 
@@ -107,8 +97,7 @@ def reduce(
     >>> mixad.reduce(after, (np.asarray([2.0, 3.0]), np.asarray([1.0, 5.0])))
     (array(6.), array(8.))
     """
-    elements = _checked("reduce", op, xs, axis, signature)
-    return elements.reduce(initial, keepdims)
+    return _reduce(_read_operands("reduce", op, xs, axis, signature), initial, keepdims)
 
 
 def associative_scan(
@@ -160,8 +149,8 @@ def associative_scan(
     >>> mixad.associative_scan(lambda a, b: a + b, np.asarray([1, 2, 3]), exclusive=True, initial=0)
     array([0, 1, 3])
     """
-    elements = _checked("associative_scan", op, xs, axis, signature)
-    return elements.scan(reverse, exclusive, initial)
+    operands = _read_operands("associative_scan", op, xs, axis, signature)
+    return _scan(operands, reverse, exclusive, initial)
 
 
 def check_associative(
@@ -196,7 +185,96 @@ def check_associative(
     Traceback (most recent call last):
     mixad.errors.KernelError: ...is not associative: with a = 1.0, b = 2.0, c = 3.0...
     """
-    _Elements("check_associative", op, xs, axis, signature).check()
+    _read_operands("check_associative", op, xs, axis, signature, is_checked=True)
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """Arrays of elements along an axis, and what combines them.
+
+    ``leaves`` have a ``shape``, and the axes of an element after it; with one axis alone if the
+    user's is None.
+    """
+
+    name: str
+    elements: Elements
+    leaves: list[Any]
+    shape: tuple[int, ...]
+    axis: int
+    combination: Combination
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        """The axes of an element."""
+        return self.combination.operator.cores[0]
+
+    @property
+    def extent(self) -> int:
+        """How many elements are combined."""
+        return self.shape[self.axis]
+
+    def around(self, *extent: int) -> tuple[int, ...]:
+        """Return the shape with the axis of another extent, or without it."""
+        return (*self.shape[: self.axis], *extent, *self.shape[self.axis + 1 :])
+
+    def read_initial(self, initial: Any, around: tuple[int, ...]) -> list[Any]:
+        """Return an element of the user's for each place of a shape."""
+        one, whole = (*self.around(), *self.core), (*around, *self.core)
+        return self.elements.read_initial(self.name, initial, one, whole)
+
+    def run(self, leaves: Sequence[Any], *, is_scan: bool) -> tuple[Any, ...]:
+        """Reduce or scan arrays of three axes and those of an element."""
+        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
+        extent = int(leaves[0].shape[self.axis])
+        form = (math.prod(before), extent, math.prod(after), *self.core)
+        arrays = [reshape_leaf(leaf, form) for leaf in leaves]
+        operator, captured = self.combination.operator, self.combination.captured
+        if is_scan:
+            operator = prefer_first(operator)
+        found = run_reduction(Reduction(operator, is_scan), [*arrays, *captured])
+        return tuple(map(returned_leaf, found))
+
+
+def _read_operands(
+    name: str,
+    op: Any,
+    xs: Any,
+    axis: int | None,
+    signature: str | None,
+    *,
+    is_checked: bool = False,
+) -> _Operands:
+    """Return what a construct of some name is given; check the operator if that is asked for."""
+    core, elements = core_of(name, signature), read_elements(name, "xs", xs)
+    count, leaves = len(elements.shape) - len(core), elements.leaves
+    if elements.shape[count:] != core or count <= 0:
+        axes = f"the last axes {core}, and " if core else ""
+        raise KernelShapeError(
+            f"mixad.{name}: xs has the shape {elements.shape}",
+            hint=f"pass arrays with {axes}an axis along which elements are combined",
+        )
+    shape = elements.shape[:count]
+    if axis is None:
+        shape, axis = (math.prod(shape),), 0
+        leaves = [reshape_leaf(leaf, (*shape, *core)) for leaf in leaves]
+    axis = _read_axis(name, axis, len(shape))
+    combination = read_operator(name, op, elements, core)
+    if is_checked or CHECK.read() == "full":
+        check_elements(name, combination, leaves, shape, axis)
+    return _Operands(name, elements, leaves, shape, axis, combination)
+
+
+def _read_axis(name: str, axis: Any, count: int) -> int:
+    """Return which of some axes is meant, counted from the first."""
+    try:
+        at = axis.__index__()
+    except (AttributeError, TypeError):
+        raise KernelTypeError(
+            f"mixad.{name}: axis is {axis!r}", hint="pass a whole number or None"
+        ) from None
+    if not -count <= at < count:
+        raise np.exceptions.AxisError(at, count)
+    return int(at % count)
 
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
@@ -205,210 +283,63 @@ _REDUCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
 """What combines elements by an op of the table that arrays have a reduction for."""
 
 
-def _checked(name: str, op: Any, xs: Any, axis: int | None, signature: str | None) -> _Elements:
-    """Return the elements of a construct, checked if all checks are asked for."""
-    elements = _Elements(name, op, xs, axis, signature)
-    if CHECK.read() == "full":
-        elements.check()
-    return elements
+def _reduce(operands: _Operands, initial: Any, keepdims: bool) -> Any:
+    """Return the combination of all elements."""
+    kind, leaf = kind_of_operator(operands.combination.operator), operands.leaves[0]
+    around, rank = operands.around(), len(operands.elements.shape) - len(operands.core)
+    if keepdims:
+        around = operands.around(1) if len(operands.shape) == rank else (1,) * rank
+    if not operands.extent:
+        initial = _neutral(operands, kind) if initial is None else initial
+        found = list(map(copy_leaf, operands.read_initial(initial, around)))
+        return operands.elements.restore(found)
+    of = _REDUCTIONS.get(kind or "")
+    if of is not None and operands.extent > 1 and not element_type_of(leaf.dtype).is_bool:
+        options = {"dtype": leaf.dtype} if kind == "add" else {}
+        found = [reshape_leaf(of(leaf, operands.axis, **options), around)]
+    else:
+        reduced = operands.run(operands.leaves, is_scan=False)
+        found = [reshape_leaf(y, (*around, *operands.core)) for y in reduced]
+    if initial is not None:
+        found = operands.combination.combine(operands.read_initial(initial, around), found)
+    return operands.elements.restore(found)
 
 
-class _Elements:
-    """The elements of a reduction or a scan, and what combines them.
-
-    Parameters
-    ----------
-    name : str
-        Of the construct, for messages.
-    op, xs, axis, signature
-        The user's.
-    """
-
-    def __init__(
-        self, name: str, op: Any, xs: Any, axis: int | None, signature: str | None
-    ) -> None:
-        self.name = name
-        self.core = core_of(name, signature)
-        self.elements = read_elements(name, "xs", xs)
-        self.leaves = self.elements.leaves
-        self._check_shape()
-        shape = self.elements.shape
-        self.shape = shape[: len(shape) - len(self.core)]
-        self.ones = (1,) * len(self.shape) if axis is None else None
-        if axis is None:
-            self.shape, axis = (math.prod(self.shape),), 0
-            form = (*self.shape, *self.core)
-            self.leaves = [reshape_leaf(leaf, form) for leaf in self.leaves]
-        self.axis = self._axis(axis)
-        self.combination: Combination = read_operator(name, op, self.elements, self.core)
-
-    def _check_shape(self) -> None:
-        """Raise if arrays lack the axes of elements."""
-        shape, core = self.elements.shape, self.core
-        if shape[len(shape) - len(core) :] != core or len(shape) <= len(core):
-            axes = f"the last axes {core}, and " if core else ""
-            raise KernelShapeError(
-                f"mixad.{self.name}: xs has the shape {shape}",
-                hint=f"pass arrays with {axes}an axis along which elements are combined",
-            )
-
-    def _axis(self, axis: Any) -> int:
-        """Return which axis is meant, counted from the first."""
-        count = len(self.shape)
-        try:
-            at = axis.__index__()
-        except (AttributeError, TypeError):
-            raise KernelTypeError(
-                f"mixad.{self.name}: axis is {axis!r}", hint="pass a whole number or None"
-            ) from None
-        if not -count <= at < count:
-            raise np.exceptions.AxisError(at, count)
-        return int(at % count)
-
-    @property
-    def extent(self) -> int:
-        """How many elements are combined."""
-        return self.shape[self.axis]
-
-    def check(self) -> None:
-        """Raise if the operator is not associative at some places of the axis."""
-        check_elements(self.name, self.combination, self.leaves, self.shape, self.axis)
-
-    # -- the two constructs ------------------------------------------------------------------------
-
-    def reduce(self, initial: Any, keepdims: bool) -> Any:
-        """Return the combination of all elements."""
-        kind, leaf = kind_of_operator(self.combination.operator), self.leaves[0]
-        around = self._around(1 if keepdims else None)
-        if keepdims and self.ones is not None:
-            around = self.ones
-        if not self.extent:
-            if initial is None:
-                initial = self._neutral(kind)
-            begun = self._initial(initial, around)
-            return self.elements.restore([copy_leaf(leaf) for leaf in begun])
-        of = _REDUCTIONS.get(kind or "")
-        if of is not None and self.extent > 1 and not _type_of(leaf).is_bool:
-            options = {"dtype": leaf.dtype} if kind == "add" else {}
-            found = [reshape_leaf(of(leaf, self.axis, **options), around)]
-        else:
-            found = [reshape_leaf(y, (*around, *self.core)) for y in self._run(False)]
-        if initial is not None:
-            found = self.combination.combine(self._initial(initial, around), found)
-        return self.elements.restore(found)
-
-    def _neutral(self, kind: str | None) -> Any:
-        """Return the number that changes no other when it is combined by an op of the table."""
-        type = _type_of(self.leaves[0])
-        ones: Any = type.is_bool or -1
-        known = {"add": 0, "mul": 1, "or": 0, "and": ones if type.kind != "uint" else None}
-        found = known.get(kind or "")
-        if found is None or (type.is_bool and kind in ("add", "mul")):
-            raise KernelShapeError(
-                f"mixad.{self.name}: axis {self.axis} of shape {self.shape} has no element",
-                hint="pass initial",
-            )
-        return bool(found) if type.is_bool else found
-
-    def scan(self, reverse: bool, exclusive: bool, initial: Any) -> Any:
-        """Return the combinations of all elements up to each."""
-        if exclusive and initial is None:
-            raise KernelShapeError(
-                f"mixad.{self.name}: exclusive=True needs initial, which the first element becomes",
-                hint="pass initial, as a rule what changes no element",
-            )
-        if not self.extent:
-            return self.elements.restore([copy_leaf(leaf) for leaf in self.leaves])
-        if reverse:
-            self.leaves = [flip(leaf, axis=self.axis) for leaf in self.leaves]
-        if initial is not None:
-            firsts = self._initial(initial, self._around(1))
-            cut = self._part(slice(None, -1)) if exclusive else (...,)
-            self.leaves = [
-                concat([first, leaf[cut]], axis=self.axis)
-                for first, leaf in zip(firsts, self.leaves, strict=True)
-            ]
-        found = [
-            reshape_leaf(y, tuple(x.shape))
-            for y, x in zip(self._run(True), self.leaves, strict=True)
-        ]
-        if initial is not None and not exclusive:
-            found = [y[self._part(slice(1, None))] for y in found]
-        if reverse:
-            found = [flip(y, axis=self.axis) for y in found]
-        return self.elements.restore(found)
-
-    def _part(self, part: slice) -> tuple[Any, ...]:
-        """Return the key of a part of the axis."""
-        return (*[slice(None)] * self.axis, part, ...)
-
-    def _run(self, is_scan: bool) -> tuple[Any, ...]:
-        """Run the construct over arrays of three axes and those of an element."""
-        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
-        extent = int(self.leaves[0].shape[self.axis])
-        form = (math.prod(before), extent, math.prod(after), *self.core)
-        arrays = [reshape_leaf(leaf, form) for leaf in self.leaves]
-        operator, captured = self.combination.operator, self.combination.captured
-        if is_scan:
-            operator = prefer_first(operator)
-        found = run_reduction(Reduction(operator, is_scan), [*arrays, *captured])
-        return tuple(map(returned_leaf, found))
-
-    def _around(self, extent: int | None) -> tuple[int, ...]:
-        """Return the shape with the axis of another extent, or without it."""
-        own = () if extent is None else (extent,)
-        return (*self.shape[: self.axis], *own, *self.shape[self.axis + 1 :])
-
-    def _initial(self, initial: Any, around: tuple[int, ...]) -> list[Any]:
-        """Return an element of the user's for each place of a shape."""
-        given, structure = pytree.flatten(initial)
-        if structure != self.elements.structure:
-            raise KernelTypeError(
-                f"mixad.{self.name}: initial is {structure}, of elements that are "
-                f"{self.elements.structure}",
-                hint="pass an element like those of xs",
-            )
-        pairs = zip(given, self.leaves, self.elements.results, strict=True)
-        return [self._initial_leaf(*each, around) for each in pairs]
-
-    def _initial_leaf(self, given: Any, leaf: Any, result: Result, around: tuple[int, ...]) -> Any:
-        """Return one array of an element of the user's, for each place of a shape."""
-        library, type, wide = result.kind.library, result.kind.type, _type_of(leaf)
-        is_weak = is_scalar(given) or (isinstance(given, Tracer) and given.kind.weak)
-        if is_scalar(given):
-            number = given
-            try:
-                given = library.asarray(number, wide, result.device)
-            except (OverflowError, ValueError):
-                given = None
-            is_exact = wide.is_float or (given is not None and given.item() == number)
-            if not is_exact or isinstance(number, bool) != type.is_bool:
-                raise KernelTypeError(
-                    f"mixad.{self.name}: initial is {number!r}, elements are {leaf.dtype}",
-                    hint="pass a number of that dtype, or convert the elements",
-                )
-        own = leaf_of(given, f"mixad.{self.name}: initial")
-        if is_weak and wide.is_float:
-            own = astype(own, leaf.dtype)
-        if _type_of(own) not in (type, wide):
-            raise KernelTypeError(
-                f"mixad.{self.name}: initial has the dtype {own.dtype}, elements have "
-                f"{library.dtype_of(type)}",
-                hint="pass a Python number, or convert it",
-            )
-        shape, whole = tuple(own.shape), (*around, *self.core)
-        if shape != whole:  # of one place: without the axis
-            one = (*self._around(None), *self.core)
-            if not broadcasts(shape, one):
-                raise KernelShapeError(
-                    f"mixad.{self.name}: initial has the shape {shape}, elements beside each other "
-                    f"have {one}",
-                    hint="pass a number, or an array of that shape",
-                )
-            own = reshape_leaf(broadcast_to(own, one), whole)
-        return astype(own, leaf.dtype)
+def _neutral(operands: _Operands, kind: str | None) -> Any:
+    """Return the number that changes no other when it is combined by an op of the table."""
+    type = element_type_of(operands.leaves[0].dtype)
+    ones: Any = type.is_bool or -1
+    known = {"add": 0, "mul": 1, "or": 0, "and": ones if type.kind != "uint" else None}
+    found = known.get(kind or "")
+    if found is None or (type.is_bool and kind in ("add", "mul")):
+        raise KernelShapeError(
+            f"mixad.{operands.name}: axis {operands.axis} of shape {operands.shape} has no element",
+            hint="pass initial",
+        )
+    return bool(found) if type.is_bool else found
 
 
-def _type_of(leaf: Any) -> Any:
-    """Return the scalar type of an array."""
-    return result_of(leaf).kind.type
+def _scan(operands: _Operands, reverse: bool, exclusive: bool, initial: Any) -> Any:
+    """Return the combinations of all elements up to each."""
+    axis, leaves = operands.axis, operands.leaves
+    if exclusive and initial is None:
+        raise KernelShapeError(
+            f"mixad.{operands.name}: exclusive=True needs initial, which the first element becomes",
+            hint="pass initial, as a rule what changes no element",
+        )
+    if not operands.extent:
+        return operands.elements.restore(list(map(copy_leaf, leaves)))
+    if reverse:
+        leaves = [flip(leaf, axis=axis) for leaf in leaves]
+    but_last, but_first = ((*[slice(None)] * axis, s, ...) for s in (slice(-1), slice(1, None)))
+    if initial is not None:
+        firsts = operands.read_initial(initial, operands.around(1))
+        rest = [leaf[but_last] for leaf in leaves] if exclusive else leaves
+        leaves = [concat(pair, axis=axis) for pair in zip(firsts, rest, strict=True)]
+    scanned = zip(operands.run(leaves, is_scan=True), leaves, strict=True)
+    found = [reshape_leaf(y, tuple(x.shape)) for y, x in scanned]
+    if initial is not None and not exclusive:
+        found = [y[but_first] for y in found]
+    if reverse:
+        found = [flip(y, axis=axis) for y in found]
+    return operands.elements.restore(found)

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from mixad import pytree
-from mixad.backends.arrays import Library
-from mixad.constructs.leaves import leaf_of, result_of
+from mixad.backends.arrays import Library, is_scalar
+from mixad.constructs.leaves import leaf_of, reshape_leaf, result_of
 from mixad.errors import KernelShapeError, KernelTypeError
+from mixad.namespace.assignment import broadcasts
 from mixad.namespace.data_types import astype
+from mixad.namespace.joining import broadcast_to
+from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import F32
 from mixad.tape.cell import Kind
 from mixad.tape.node import Result, common_library
+from mixad.tape.tracer import Tracer
 
 __all__ = ["Elements", "read_elements"]
 
@@ -57,6 +61,61 @@ class Elements:
             for leaf, r in pairs
         ]
         return pytree.unflatten(self.structure, restored)
+
+    def read_initial(
+        self, name: str, value: Any, one: tuple[int, ...], whole: tuple[int, ...]
+    ) -> list[Any]:
+        """Return the arrays of an element that a construct begins with, of the shape ``whole``;
+        given are those of this shape, or of one that broadcasts to ``one``."""
+        given, structure = pytree.flatten(value)
+        if structure != self.structure:
+            raise KernelTypeError(
+                f"mixad.{name}: initial is {structure}, of elements that are {self.structure}",
+                hint="pass an element like those of xs",
+            )
+        found = []
+        for number, leaf, result in zip(given, self.leaves, self.results, strict=True):
+            own = _initial_leaf(name, number, leaf.dtype, result)
+            shape = tuple(own.shape)
+            if shape != whole:
+                if not broadcasts(shape, one):
+                    raise KernelShapeError(
+                        f"mixad.{name}: initial has the shape {shape}, elements beside each other "
+                        f"have {one}",
+                        hint="pass a number, or an array of that shape",
+                    )
+                own = reshape_leaf(broadcast_to(own, one), whole)
+            found.append(astype(own, leaf.dtype))
+        return found
+
+
+def _initial_leaf(name: str, given: Any, dtype: Any, result: Result) -> Any:
+    """Return one array of what a construct begins with, for elements of a dtype."""
+    library, type = result.kind.library, result.kind.type
+    wide = element_type_of(dtype)
+    is_weak = is_scalar(given) or (isinstance(given, Tracer) and given.kind.weak)
+    if is_scalar(given):
+        number = given
+        try:
+            given = library.asarray(number, wide, result.device)
+        except (OverflowError, ValueError):
+            given = None
+        is_exact = wide.is_float or (given is not None and given.item() == number)
+        if not is_exact or isinstance(number, bool) != type.is_bool:
+            raise KernelTypeError(
+                f"mixad.{name}: initial is {number!r}, elements are {dtype}",
+                hint="pass a number of that dtype, or convert the elements",
+            )
+    own = leaf_of(given, f"mixad.{name}: initial")
+    if is_weak and wide.is_float:
+        own = astype(own, dtype)
+    if element_type_of(own.dtype) not in (type, wide):
+        raise KernelTypeError(
+            f"mixad.{name}: initial has the dtype {own.dtype}, elements have "
+            f"{library.dtype_of(type)}",
+            hint="pass a Python number, or convert it",
+        )
+    return own
 
 
 def read_elements(name: str, what: str, value: Any) -> Elements:
