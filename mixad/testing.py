@@ -198,7 +198,7 @@ def expected_outputs(program: Program, arguments: Sequence[Any]) -> Expected:
     Parameters
     ----------
     program : Program
-        A program without ``Accumulate``.
+        A program without ``Update``.
     arguments : sequence
         As `random_arguments` makes them; at least one lane.
 

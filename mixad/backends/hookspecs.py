@@ -491,7 +491,7 @@ class Accumulating(Protocol):
     Attributes
     ----------
     accumulates : collection of str
-        How they do (`mixad.scalar.ir.Update`): only then are launches planned that have such
+        How they do (`mixad.scalar.ir.UpdateKind`): only then are launches planned that have such
         accumulators among their outputs (`mixad.kernel.spec.Output.accumulated`).
     """
 

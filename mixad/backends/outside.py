@@ -16,7 +16,7 @@ from mixad.backends.arrays import device_name, library_of
 from mixad.errors import KernelIndexError
 from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.interpret import OutsideError, TurnLimitError, interpret
-from mixad.scalar.ir import Accumulate, Load, Program, walk_statements
+from mixad.scalar.ir import Load, Program, Update, walk_statements
 from mixad.scalar.narrow import from_memory
 from mixad.scalar.widen import widened
 
@@ -58,7 +58,7 @@ def located(
 
 def _suspected(program: Program, where: str) -> KernelIndexError:
     """Return the error where the index is not known: it is in one of a few places."""
-    loads = [s for s in walk_statements(program.body) if isinstance(s, Load | Accumulate)]
+    loads = [s for s in walk_statements(program.body) if isinstance(s, Load | Update)]
     names = " or ".join(dict.fromkeys(repr(_array(program, s)) for s in loads))
     lines = list(dict.fromkeys(s.line for s in loads if s.line is not None))
     numbers = " or ".join(str(line.number) for line in lines)
@@ -67,7 +67,7 @@ def _suspected(program: Program, where: str) -> KernelIndexError:
     return KernelIndexError(message, location=lines[0].place if lines else None, hint=_WAY_OUT)
 
 
-def _array(program: Program, load: Load | Accumulate) -> str:
+def _array(program: Program, load: Load | Update) -> str:
     """Return what the array is called that is read."""
     arrays = (*program.params, *program.accumulators)
     return next(p.name for p in arrays if p.var == load.array)

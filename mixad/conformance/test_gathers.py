@@ -131,7 +131,7 @@ def added(type: ScalarType) -> Program:
     sums = b.accumulator("sums", ArrayType(F64, 2))
 
     def run() -> list[Atom]:
-        b.accumulate(sums, i, j, value=w)
+        b.update(sums, i, j, value=w)
         return []
 
     b.if_(b.op("gt", w, b.const(0.0, F64)), run, list)

@@ -165,7 +165,7 @@ class _Walk:
         places = [place for place in self.operator.places if place[0] in arrays]
         for (leaf, index), value in zip(places, values, strict=True):
             indices = self._indices(at, index)
-            self.builder.accumulate(arrays[leaf], *indices, value=value, is_inside=True)
+            self.builder.update(arrays[leaf], *indices, value=value, is_inside=True)
 
     def _indices(self, at: Atom, index: Core) -> list[Atom]:
         own = (self.builder.const(i, I64) for i in index)

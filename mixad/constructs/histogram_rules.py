@@ -19,7 +19,7 @@ from mixad.errors import KernelIndexError
 from mixad.namespace.elementwise import where
 from mixad.namespace.indexing import gather, of_positions, scatter_add
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import ArrayType, Atom, Program, Update
+from mixad.scalar.ir import ArrayType, Atom, Program, UpdateKind
 from mixad.scalar.types import I32, I64, U64, ScalarType
 from mixad.scalar.updates import OPS
 from mixad.scalar.verify import verify
@@ -31,7 +31,7 @@ from mixad.tape.values_rule import ValuesRule, apply_values_rule
 __all__ = ["update_by_index"]
 
 
-def update_by_index(update: Update, dest: Any, xs: Any, indices: Any, drops: bool) -> Any:
+def update_by_index(update: UpdateKind, dest: Any, xs: Any, indices: Any, drops: bool) -> Any:
     """Return an array updated by elements at indices; it ``drops`` those that are outside."""
     if update == "add":
         return apply_rule(_SUM, dest, xs, indices, drops=drops)
@@ -114,13 +114,13 @@ def _when(b: Builder, cond: Atom | None, update: Callable[[], None]) -> None:
 
 
 @lru_cache(maxsize=256)
-def _update_program(update: Update, layout: _Layout) -> Program:
+def _update_program(update: UpdateKind, layout: _Layout) -> Program:
     """Return the program that updates an array by elements at their indices."""
     b = Builder("reduce_by_index")
     x = b.param("xs", layout.type)
     place, inside = layout.declare(b)
     array = b.accumulator("dest", layout.array, update)
-    _when(b, inside, lambda: b.accumulate(array, *place, value=x))
+    _when(b, inside, lambda: b.update(array, *place, value=x))
     return verify(b.finish([array]))
 
 
@@ -142,7 +142,7 @@ def _winner_program(layout: _Layout, number_type: ScalarType) -> Program:
         if layout.type.is_float:  # of nan the first nan
             both = b.op("and", b.op("ne", x, x), b.op("ne", y, y))
             is_it = b.op("or", is_it, both)
-        _when(b, is_it, lambda: b.accumulate(first, *place, value=b.convert(number, I64)))
+        _when(b, is_it, lambda: b.update(first, *place, value=b.convert(number, I64)))
 
     _when(b, inside, update)
     return verify(b.finish([first]))
@@ -208,7 +208,7 @@ _READING: Rule = Rule(
 # -- minima and maxima -----------------------------------------------------------------------------
 
 
-def _extremes(dest: Any, xs: Any, indices: Any, update: Update, drops: bool) -> Any:
+def _extremes(dest: Any, xs: Any, indices: Any, update: UpdateKind, drops: bool) -> Any:
     """Return the smaller or larger of an array and of elements at indices."""
     layout, lanes = _lanes(dest, indices, drops)
     found = _launch(_update_program(update, layout), [xs, *lanes], tuple(dest.shape))
@@ -216,7 +216,7 @@ def _extremes(dest: Any, xs: Any, indices: Any, update: Update, drops: bool) -> 
 
 
 def _run_extreme(
-    xp: Any, dest: Any, xs: Any, indices: Any, update: Update, drops: bool
+    xp: Any, dest: Any, xs: Any, indices: Any, update: UpdateKind, drops: bool
 ) -> tuple[Any, ...]:
     """Return the extremes, and for each the number of the element that it is, -1 of ``dest``."""
     y, (layout, lanes) = _extremes(dest, xs, indices, update, drops), _lanes(dest, indices, drops)

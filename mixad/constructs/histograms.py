@@ -27,7 +27,7 @@ from mixad.errors import ConfigurationError, KernelIndexError, KernelShapeError,
 from mixad.namespace.elementwise import where
 from mixad.namespace.indexing import take
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import Update
+from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import BOOL
 from mixad.tape.apply import apply_program
 from mixad.tape.node import common_library
@@ -116,7 +116,7 @@ def reduce_by_index(
     return elements.restore(_combine_sorted(combination, elements.leaves, flat, at))
 
 
-_UPDATES: Mapping[str | None, Update] = MappingProxyType({
+_UPDATES: Mapping[str | None, UpdateKind] = MappingProxyType({
     "add": "add", "minimum": "min", "maximum": "max",
 })  # fmt: skip
 """The update of an array that combines elements by an op of the table."""

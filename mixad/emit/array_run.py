@@ -16,7 +16,7 @@ from mixad.errors import BackendError
 from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.expression import Name, Number
 from mixad.scalar.interpret import apply
-from mixad.scalar.ir import Update
+from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import ScalarType
 from mixad.scalar.updates import OPS
 
@@ -75,7 +75,7 @@ def run_procedure(
     arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
     device = array_api_compat.device(arrays[0]) if arrays else None
     named = zip(procedure.params, kinds, strict=True)
-    updates = {name: kind for name, (kind, _) in named if kind in get_args(Update)}
+    updates = {name: kind for name, (kind, _) in named if kind in get_args(UpdateKind)}
     run = _Run(xp, device, shape, {}, updates)
     with np.errstate(all="ignore"):
         for name, argument, (kind, type) in zip(procedure.params, arguments, kinds, strict=True):
@@ -128,7 +128,7 @@ class _Run:
 
     def argument(self, given: Any, kind: str, type: ScalarType) -> Array:
         """Return an argument in the type that it is computed in."""
-        if kind in get_args(Update):
+        if kind in get_args(UpdateKind):
             return given
         value = self.constant(given, type) if kind == "uniform" else given
         return self.xp.astype(value, self.dtype(type.arithmetic)) if type.is_narrow else value

@@ -23,7 +23,6 @@ from typing import TypeAlias
 
 from mixad.scalar.expression import Call, Expression, Name, Number, expression
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Const,
@@ -33,6 +32,7 @@ from mixad.scalar.ir import (
     Program,
     Statement,
     Touch,
+    Update,
     While,
     walk_statements,
 )
@@ -201,7 +201,7 @@ class _Lowering:
                 array = Name(f"v{s.array.id}")
                 gathered = Call("gather", (array, Name(mask), *_nodes(s.indices)))  # type: ignore[arg-type]
                 return [Assign((f"v{s.out.id}",), (gathered,))]
-            case Accumulate():
+            case Update():
                 return [Scatter(f"v{s.array.id}", mask, _nodes(s.indices), _node(s.value))]
             case Touch():
                 return []
@@ -236,7 +236,7 @@ class _Lowering:
 
 
 def _needs_mask(block: Block) -> bool:
-    return any(isinstance(s, While | Load | Accumulate) for s in walk_statements(block))
+    return any(isinstance(s, While | Load | Update) for s in walk_statements(block))
 
 
 def _names(atoms: Iterable[Atom]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from mixad.kernel.tiling import (
     tile_count,
     tile_runs,
 )
-from mixad.scalar.ir import Update
+from mixad.scalar.ir import UpdateKind
 from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
@@ -83,7 +83,7 @@ class Result:
     part: PartLayout | None = None
     is_summed_by_columns: bool = False
     columns: tuple[tuple[int, bool], ...] = ()
-    update: Update | None = None
+    update: UpdateKind | None = None
 
     @property
     def is_accumulated(self) -> bool:

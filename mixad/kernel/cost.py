@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from mixad.scalar.ir import Accumulate, Block, Equation, If, Statement, Var, While
+from mixad.scalar.ir import Block, Equation, If, Statement, Update, Var, While
 from mixad.scalar.ops import BY_NAME
 
 __all__ = ["BRANCH_COST", "block_cost", "flops", "statement_cost"]
@@ -40,7 +40,7 @@ def statement_cost(statement: Statement, inside: Callable[[Block], int] = block_
             return 1 + inside(statement.then) + inside(statement.orelse)
         case While():
             return _TURNS * (_TURN + inside(statement.cond) + inside(statement.body))
-        case Accumulate():
+        case Update():
             return _ACCUMULATION
     return 4
 
@@ -71,6 +71,6 @@ def _flops(statement: Statement) -> int:
             return flops(statement.then) + flops(statement.orelse)
         case While():
             return _TURNS * (flops(statement.cond) + flops(statement.body))
-        case Accumulate():
+        case Update():
             return 1
     return 0

@@ -17,13 +17,13 @@ from dataclasses import replace
 from mixad.kernel.contents import Contents, contents_of, reads_of
 from mixad.kernel.cost import statement_cost
 from mixad.scalar.ir import (
-    Accumulate,
     Block,
     If,
     Load,
     Program,
     Statement,
     Touch,
+    Update,
     Var,
     While,
     walk_statements,
@@ -68,9 +68,7 @@ def _heights(block: Block, contents: Mapping[int, Contents], written: frozenset[
 def _accessed(s: Statement, arrays: frozenset[Var]) -> set[Var]:
     """Return which of some arrays a statement reads or changes, its blocks included."""
     inside = walk_statements(Block((s,), ()))
-    return {
-        t.array for t in inside if isinstance(t, Load | Accumulate | Touch) and t.array in arrays
-    }
+    return {t.array for t in inside if isinstance(t, Load | Update | Touch) and t.array in arrays}
 
 
 def _inside(s: Statement, contents: Mapping[int, Contents], written: frozenset[Var]) -> Statement:

@@ -32,7 +32,7 @@ from mixad.kernel.tiling import (
     tile_rows,
 )
 from mixad.scalar.build import as_array
-from mixad.scalar.ir import Accumulate, Param, Program, Update, walk_statements
+from mixad.scalar.ir import Param, Program, Update, UpdateKind, walk_statements
 from mixad.scalar.types import ScalarType
 
 __all__ = ["DEFAULT_CACHE_BYTES", "Layout", "broadcast_strides", "plan", "summed_axes"]
@@ -113,7 +113,7 @@ def _slabs(
         added = passes[r.pass_index].accumulator(r.result)
         if added is not None and added.kind != "write" and r.shape is not None:
             statements = walk_statements(passes[r.pass_index].body)
-            sums = sum(isinstance(s, Accumulate) and s.array == added.var for s in statements)
+            sums = sum(isinstance(s, Update) and s.array == added.var for s in statements)
             found = min(found, slab_limit(math.prod(shape) * sums, math.prod(r.shape)))
     return found
 
@@ -228,7 +228,7 @@ def _spec(
             r.part is not None,
             fold.segments[k] if fold else (),
             r.beside,
-            *_accumulated(passes[r.pass_index].accumulator(r.result)),
+            *_update_of(passes[r.pass_index].accumulator(r.result)),
         )
         for k, (r, summed) in enumerate(zip(requests, loops.summed, strict=True))
     )
@@ -247,11 +247,11 @@ def _spec(
     )
 
 
-def _accumulated(accumulator: Param | None) -> tuple[int | None, Update]:
+def _update_of(accumulator: Param | None) -> tuple[int | None, UpdateKind]:
     """Return how many axes an accumulator has, and how it is changed."""
     if accumulator is None:
         return None, "add"
-    return as_array(accumulator).rank, cast("Update", accumulator.kind)
+    return as_array(accumulator).rank, cast("UpdateKind", accumulator.kind)
 
 
 def _operand(layout: Layout | None, param: int, loops: Nest | Fold) -> Operand | Indexed | None:

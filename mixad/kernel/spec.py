@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from mixad.scalar.ir import Accumulate, Load, Program, Update, walk_statements
+from mixad.scalar.ir import Load, Program, Update, UpdateKind, walk_statements
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Part",
@@ -117,7 +117,7 @@ class Output:
     segments: tuple[bool, ...] = ()
     beside: tuple[tuple[int, int], ...] = ()
     accumulated: int | None = None
-    update: Update = "add"
+    update: UpdateKind = "add"
 
     @property
     def sources(self) -> tuple[tuple[int, int], ...]:
@@ -173,7 +173,7 @@ class KernelSpec:
     def checks_indices(self) -> bool:
         """Whether indices are computed that are not known to be inside."""
         statements = (s for program in self.passes for s in walk_statements(program.body))
-        return any(isinstance(s, Load | Accumulate) and not s.is_inside for s in statements)
+        return any(isinstance(s, Load | Update) and not s.is_inside for s in statements)
 
     @property
     def moving(self) -> tuple[int, ...]:

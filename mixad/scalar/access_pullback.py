@@ -19,13 +19,13 @@ from mixad.scalar.build import Builder, as_array
 from mixad.scalar.contraction import contraction
 from mixad.scalar.dual import even_chunks
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     If,
     Param,
     Program,
     Statement,
+    Update,
     Var,
     While,
     walk_statements,
@@ -159,7 +159,7 @@ class _Sums:
         target = self.found[array]
 
         def run() -> list[Atom]:
-            self.builder.accumulate(target, *indices, value=value)
+            self.builder.update(target, *indices, value=value)
             return []
 
         self.builder.if_(flag, run, list)
@@ -276,7 +276,7 @@ def _without_additions(block: Block) -> Block:
                 return replace(s, body=_without_additions(s.body))
         return s
 
-    statements = (s for s in block.statements if not isinstance(s, Accumulate))
+    statements = (s for s in block.statements if not isinstance(s, Update))
     return Block(tuple(map(kept, statements)), block.results)
 
 
@@ -341,8 +341,8 @@ class _Functional:
 
     def statement(self, s: Statement) -> None:
         match s:
-            case Accumulate():
-                self.accumulate(s)
+            case Update():
+                self.update(s)
             case If() if list(_added_in(s.then, s.orelse)):
                 self.branch(s)
             case While() if list(_added_in(s.body)):
@@ -350,10 +350,10 @@ class _Functional:
             case _:
                 self.builder.copy(Block((s,), ()), self.names)
 
-    def accumulate(self, s: Accumulate) -> None:
+    def update(self, s: Update) -> None:
         indices, value = list(map(self.value, s.indices)), self.value(s.value)
         if s.array in self.sums:
-            self.builder.accumulate(self.sums[s.array], *indices, value=value)
+            self.builder.update(self.sums[s.array], *indices, value=value)
         if s.array in self.totals:
             weight = self.builder.load(self.cotangents[s.array], *indices)
             term = self.builder.op("mul_zeros", weight, value)
@@ -398,4 +398,4 @@ class _Functional:
 def _added_in(*blocks: Block) -> Iterator[Var]:
     """Yield the accumulators that blocks add to."""
     for block in blocks:
-        yield from (s.array for s in walk_statements(block) if isinstance(s, Accumulate))
+        yield from (s.array for s in walk_statements(block) if isinstance(s, Update))

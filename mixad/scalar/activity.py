@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Equation,
@@ -15,6 +14,7 @@ from mixad.scalar.ir import (
     Param,
     Program,
     Statement,
+    Update,
     Var,
     While,
     written_vars,
@@ -91,7 +91,7 @@ def _of(atom: Atom, found: Mapping[Var, frozenset[int]]) -> frozenset[int]:
 
 def _visit_block(block: Block, found: dict[Var, frozenset[int]]) -> None:
     for statement in block.statements:
-        if isinstance(statement, Accumulate) and _of(statement.value, found):
+        if isinstance(statement, Update) and _of(statement.value, found):
             found[statement.array] = _of(statement.array, found) | _of(statement.value, found)
         outs = _slots_of_outs(statement, found)
         for var, slots in zip(written_vars(statement), outs, strict=False):

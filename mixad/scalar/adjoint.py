@@ -33,7 +33,6 @@ from mixad.scalar.activity import SINGULAR, Activity, active_arguments, activity
 from mixad.scalar.build import Builder, Draft
 from mixad.scalar.expression import emit
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Const,
@@ -43,6 +42,7 @@ from mixad.scalar.ir import (
     Load,
     Program,
     Statement,
+    Update,
     Var,
     While,
     walk_statements,
@@ -127,7 +127,7 @@ def active_loop(program: Program, wrt: Sequence[int]) -> While | None:
     """
     active = _activity(program, wrt)
     loops = (s for s in walk_statements(program.body) if isinstance(s, While))
-    adding = (s for s in loops if any(isinstance(t, Accumulate) for t in walk_statements(s.body)))
+    adding = (s for s in loops if any(isinstance(t, Update) for t in walk_statements(s.body)))
     return _loop(program, active) or next(adding, None)
 
 
@@ -250,7 +250,7 @@ class _Walks:
                     self.connect(s.out, self.equation(s))
             case If():
                 self.branch(s)
-            case While() | Load() | Accumulate():
+            case While() | Load() | Update():
                 self.builder.copy(Block((s,), ()), self.names)
 
     def connect(self, out: Var, edges: Sequence[_Edge]) -> None:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Const,
@@ -18,6 +17,7 @@ from mixad.scalar.ir import (
     Program,
     Statement,
     Touch,
+    Update,
     While,
 )
 from mixad.scalar.types import ScalarType
@@ -138,7 +138,7 @@ def _statement(s: Statement) -> list[str]:
             return _loop(s)
         case Load():
             return [f"v{s.out.id} = v{s.array.id}[{_listed(s.indices)}]"]
-        case Accumulate():
+        case Update():
             element = f"v{s.array.id}[{_listed(s.indices)}]"
             return [f"{element} = update{s.array.id}({element}, {_shown(s.value)})"]
         case Touch():

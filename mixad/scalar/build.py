@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from mixad.scalar.evaluate import constant
 from mixad.scalar.identities import simplified
 from mixad.scalar.ir import (
-    Accumulate,
     ArrayType,
     Atom,
     Block,
@@ -28,6 +27,7 @@ from mixad.scalar.ir import (
     Statement,
     Touch,
     Update,
+    UpdateKind,
     Var,
     While,
 )
@@ -100,8 +100,8 @@ class Builder:
         self._params += copies
         return {p.var: copy.var for p, copy in zip(params, copies, strict=True)}
 
-    def accumulator(self, name: str, array: ArrayType, update: Update = "add") -> Var:
-        """Add an array that `accumulate` changes, and return its variable."""
+    def accumulator(self, name: str, array: ArrayType, update: UpdateKind = "add") -> Var:
+        """Add an array that `update` changes, and return its variable."""
         self._accumulators.append(Param(name, self.fresh(array.element), update, array))
         return self._accumulators[-1].var
 
@@ -264,9 +264,9 @@ class Builder:
             self._append(Load(found, array, indices, self.line, is_inside))
         return found
 
-    def accumulate(self, array: Var, *indices: Atom, value: Atom, is_inside: bool = False) -> None:
-        """Change an element of an accumulator by ``value``: see `Update`."""
-        self._append(Accumulate(array, indices, value, self.line, is_inside))
+    def update(self, array: Var, *indices: Atom, value: Atom, is_inside: bool = False) -> None:
+        """Change an element of an accumulator by ``value``: see `UpdateKind`."""
+        self._append(Update(array, indices, value, self.line, is_inside))
 
     def touch(self, array: Var, *indices: Atom) -> None:
         """Tell that an element of an array will be read or written soon."""
@@ -366,10 +366,10 @@ class _Copier:
                 array = _as_var(self._value(s.array))
                 indices = self._values(s.indices)
                 self.names[s.out] = self.to.load(array, *indices, is_inside=s.is_inside)
-            case Accumulate():
+            case Update():
                 array, value = _as_var(self._value(s.array)), self._value(s.value)
                 indices = self._values(s.indices)
-                self.to.accumulate(array, *indices, value=value, is_inside=s.is_inside)
+                self.to.update(array, *indices, value=value, is_inside=s.is_inside)
             case Touch():
                 self.to.touch(_as_var(self._value(s.array)), *self._values(s.indices))
 

@@ -262,7 +262,7 @@ class _Writer:
                 self.add([self.load()])
             elif self.accumulators and self.chance(0.2):
                 (array,) = self.accumulators
-                self.builder.accumulate(array, self.index(), value=self.value(array.type))
+                self.builder.update(array, self.index(), value=self.value(array.type))
             else:
                 self.add([self.equation()])
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from mixad.scalar.evaluate import instruction
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Equation,
@@ -29,6 +28,7 @@ from mixad.scalar.ir import (
     Program,
     Statement,
     Touch,
+    Update,
     Var,
     While,
 )
@@ -54,7 +54,7 @@ class OutsideError(IndexError):
 
     Parameters
     ----------
-    load : Load or Accumulate
+    load : Load or Update
         The statement.
     index : tuple of int
         What it asked for.
@@ -62,9 +62,7 @@ class OutsideError(IndexError):
         Of the array.
     """
 
-    def __init__(
-        self, load: Load | Accumulate, index: tuple[int, ...], shape: tuple[int, ...]
-    ) -> None:
+    def __init__(self, load: Load | Update, index: tuple[int, ...], shape: tuple[int, ...]) -> None:
         super().__init__(f"index {index} is outside an array of shape {shape}")
         self.load = load
         self.index = index
@@ -229,8 +227,8 @@ class _Translation:
                 return self.loop(s)
             case Load():
                 return self.load(s)
-            case Accumulate():
-                return self.accumulation(s)
+            case Update():
+                return self.update(s)
             case Touch():
                 return lambda values: None
 
@@ -285,7 +283,7 @@ class _Translation:
 
         return run
 
-    def accumulation(self, s: Accumulate) -> _Step:
+    def update(self, s: Update) -> _Step:
         position, value, update = self.position(s), self.key(s.value), self.updates[s.array]
 
         def run(values: _Values) -> None:
@@ -294,7 +292,7 @@ class _Translation:
 
         return run
 
-    def position(self, s: Load | Accumulate) -> Callable[[_Values], tuple[int, ...]]:
+    def position(self, s: Load | Update) -> Callable[[_Values], tuple[int, ...]]:
         read = self.read(s.indices)
 
         def position(values: _Values) -> tuple[int, ...]:

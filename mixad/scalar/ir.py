@@ -9,7 +9,7 @@
                 | If          var*  <- atom ? block : block
                 | While       var*  <- carries var* from atom*; while block(carries) do block
                 | Load        var   <- param[atom, ...]  or written accumulator[atom, ...]
-                | Accumulate  accumulator[atom, ...] changed by atom
+                | Update      accumulator[atom, ...] added to, compared with or replaced by atom
                 | Touch       param[atom, ...]  or written accumulator[atom, ...]
     atom      ::= Var  |  Const
     accumulator ::= name  var                    -- an array that statements change
@@ -44,14 +44,14 @@ import numpy as np
 from mixad.errors import SourceLocation
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Accumulate", "ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line",
-           "Load", "Param", "Program", "Statement", "Touch", "Update", "Var", "While",
+__all__ = ["ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line", "Load", "Param",
+           "Program", "Statement", "Touch", "Update", "UpdateKind", "Var", "While",
            "nested_blocks", "read_atoms", "source_lines", "walk_statements",
            "written_vars"]  # fmt: skip
 
 Kind = Literal["lane", "uniform", "array"]
 
-Update = Literal["add", "min", "max", "write"]
+UpdateKind = Literal["add", "min", "max", "write"]
 """What a program does with an element of an accumulator: add to it, take the smaller or larger of
 both, or write over it."""
 
@@ -153,7 +153,7 @@ class Param:
 
     name: str
     var: Var
-    kind: Kind | Update = "lane"
+    kind: Kind | UpdateKind = "lane"
     array: ArrayType | None = None
 
 
@@ -223,8 +223,8 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Accumulate:
-    """``array[indices] += value``, or what else the accumulator ``array`` is for (`Update`)."""
+class Update:
+    """``array[indices] += value``, or what the kind of the accumulator ``array`` says."""
 
     array: Var
     indices: tuple[Atom, ...]
@@ -245,7 +245,7 @@ class Touch:
     line: Line | None = field(default=None, compare=False)
 
 
-Statement: TypeAlias = Equation | If | While | Load | Accumulate | Touch
+Statement: TypeAlias = Equation | If | While | Load | Update | Touch
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,7 +364,7 @@ def read_atoms(statement: Statement) -> tuple[Atom, ...]:
             return statement.inits
         case Load() | Touch():
             return statement.indices
-        case Accumulate():
+        case Update():
             return (*statement.indices, statement.value)
 
 
@@ -406,7 +406,7 @@ def _canonical_text(program: Program) -> str:
                 head += s.op
             case While():
                 head += f"[{names_of(s.carries)}]" + "i" * s.implicit + "s" * s.is_short
-            case Load() | Accumulate():
+            case Load() | Update():
                 head += f"@{name(s.array)}" + "!" * s.is_inside
             case Touch():
                 head += f"@{name(s.array)}"
@@ -447,7 +447,7 @@ def _shown_statement(s: Statement) -> list[str]:
             return [begin, *_shown(s.cond, "test"), "do", *_shown(s.body, "next")]
         case Load():
             return [f"{s.out}:{s.out.type} = load {s.array}[{_listed(s.indices)}]"]
-        case Accumulate():
+        case Update():
             return [f"update {s.array}[{_listed(s.indices)}] by {s.value}"]
         case Touch():
             return [f"touch {s.array}[{_listed(s.indices)}]"]

@@ -25,7 +25,6 @@ from mixad.scalar.expression import emit, expression
 from mixad.scalar.fixed_point import FixedPoint, LinearStep
 from mixad.scalar.implicit import Values, closure, convergence_tests, read_by, reads_counters
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Const,
@@ -34,6 +33,7 @@ from mixad.scalar.ir import (
     Load,
     Program,
     Statement,
+    Update,
     Var,
     While,
     written_vars,
@@ -242,8 +242,8 @@ class _Transform:
                     self.loop(s)
             case Load():
                 self.duals[s.out] = self.load(s)
-            case Accumulate():
-                self.accumulate(s)
+            case Update():
+                self.update(s)
 
     def load(self, s: Load) -> Dual:
         """Read an element, and of the array's tangents the same; or begin a slot with it."""
@@ -262,13 +262,13 @@ class _Transform:
         one = self.builder.const(1.0, out.type)
         return DualChunk(dual.primal, {**dual.partials, self.loads[out]: one})
 
-    def accumulate(self, s: Accumulate) -> None:
+    def update(self, s: Update) -> None:
         """Add to an array, and the value's tangents to the tangents of that."""
         array, value = self.duals[s.array], self.dual(s.value)
         indices = [self.dual(i).primal for i in s.indices]
-        self.builder.accumulate(cast("Var", array.primal), *indices, value=value.primal)
+        self.builder.update(cast("Var", array.primal), *indices, value=value.primal)
         for slot, tangent in value.partials.items():
-            self.builder.accumulate(cast("Var", array.partials[slot]), *indices, value=tangent)
+            self.builder.update(cast("Var", array.partials[slot]), *indices, value=tangent)
 
     def equation(self, s: Equation) -> Dual:
         args = tuple(map(self.dual, s.args))

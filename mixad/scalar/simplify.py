@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Const,
@@ -19,6 +18,7 @@ from mixad.scalar.ir import (
     Program,
     Statement,
     Touch,
+    Update,
     Var,
     While,
     nested_blocks,
@@ -71,7 +71,7 @@ def _trimmed(block: Block, live: set[Var]) -> Block:
 
 def _adds_to(statement: Statement, live: set[Var]) -> bool:
     """Whether a statement changes an accumulator that is an output, or touches what is read."""
-    if isinstance(statement, Accumulate | Touch):
+    if isinstance(statement, Update | Touch):
         return statement.array in live
     blocks = nested_blocks(statement)
     return any(_adds_to(s, live) for block in blocks for s in block.statements)
@@ -102,7 +102,7 @@ def _trimmed_while(s: While, live: set[Var]) -> While:
     """Keep the carries that the outputs, the test or other kept carries read."""
     kept = {i for i, out in enumerate(s.outs) if out in live}
     inside = walk_statements(s.body)
-    accumulators = {s.array for s in inside if isinstance(s, Accumulate | Touch)} & live
+    accumulators = {s.array for s in inside if isinstance(s, Update | Touch)} & live
     while True:
         inner = set(accumulators)
         results = tuple(s.body.results[i] for i in sorted(kept))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mixad.scalar.activity import active_arguments
-from mixad.scalar.ir import Accumulate, Atom, Block, Equation, If, Statement, Var, While
+from mixad.scalar.ir import Atom, Block, Equation, If, Statement, Update, Var, While
 
 __all__ = ["is_sum"]
 
@@ -48,7 +48,7 @@ class _Sum:
                     self.choose(out, a, b)
             case While():
                 self.loop(s)
-            case Accumulate():
+            case Update():
                 self.holds &= not self.has(s.value)
 
     def equation(self, s: Equation) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from mixad.scalar.evaluate import constant
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Const,
@@ -16,6 +15,7 @@ from mixad.scalar.ir import (
     Program,
     Statement,
     Touch,
+    Update,
     Var,
     While,  # fmt: skip
     read_atoms,
@@ -161,11 +161,11 @@ class _Checker:
                 self.assign(s.carries, inner)
                 _same(self.block(s.cond, inner), (BOOL,), "loop test")
                 _same(self.block(s.body, inner), carries, "next carries")
-            case Load() | Accumulate() | Touch():
+            case Load() | Update() | Touch():
                 self.access(s)
 
-    def access(self, s: Load | Accumulate | Touch) -> None:
-        is_load = not isinstance(s, Accumulate)
+    def access(self, s: Load | Update | Touch) -> None:
+        is_load = not isinstance(s, Update)
         rank = (self.arrays if is_load else self.accumulators).get(s.array)
         if rank is None:
             what = "indexed but is no array param" if is_load else "changed but is no accumulator"

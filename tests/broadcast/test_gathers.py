@@ -862,6 +862,6 @@ def test_a_backend_that_does_not_accumulate_refuses():
 
     b = Builder("f")
     n, sums = b.param("n", I64), b.accumulator("table", ArrayType(F64, 1))
-    b.accumulate(sums, n, value=b.const(1.0, F64))
+    b.update(sums, n, value=b.const(1.0, F64))
     with pytest.raises(BackendError, match="'other' does not compute the gradient of the array"):
         check_writes(Other(), (b.finish([sums]),), [OutputRequest(0, 0, (3,))], {})

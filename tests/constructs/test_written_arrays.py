@@ -112,7 +112,7 @@ def scratch(type, *, touches=False, is_inside=True, transposed=False):
         return b.load(row, *place(j), is_inside=is_inside)
 
     def write(j, value):
-        b.accumulate(row, *place(j), value=value, is_inside=is_inside)
+        b.update(row, *place(j), value=value, is_inside=is_inside)
 
     def x(j):
         return b.load(xs, i, j, is_inside=is_inside)
@@ -207,9 +207,9 @@ def permuting(type):
     """Return the program y[k] = x, which reads y[k] again."""
     b = Builder("permuting")
     k, x, y = b.param("k", I64), b.param("x", type), b.accumulator("y", ArrayType(type, 1), "write")
-    b.accumulate(y, k, value=x)
+    b.update(y, k, value=x)
     first = b.load(y, k)
-    b.accumulate(y, k, value=plus(b, first, x))
+    b.update(y, k, value=plus(b, first, x))
     return verify(b.finish([y, first, b.load(y, k)]))
 
 
@@ -249,10 +249,10 @@ def extremes(type, update):
     b = Builder("extremes")
     k, x, w = b.param("k", I64), b.param("x", type), b.param("w", BOOL)
     y, one = b.accumulator("y", ArrayType(type, 1), update), b.const(1, I64)
-    b.if_(w, lambda: b.accumulate(y, k, value=x) or [], list)
+    b.if_(w, lambda: b.update(y, k, value=x) or [], list)
 
     def turn(j, moved):
-        b.accumulate(y, b.op("sub", j, one), value=moved, is_inside=True)
+        b.update(y, b.op("sub", j, one), value=moved, is_inside=True)
         return b.op("add", j, one), plus(b, moved, b.const(1, type))
 
     b.while_([one, x], lambda j, _: b.op("lt", j, k), turn)
@@ -313,7 +313,7 @@ def test_extremes_of_many_elements_in_slabs(type):
         b = Builder("extremes")
         params = b.param("k", I64), b.param("x", type), b.param("w", BOOL)
         y = b.accumulator("y", ArrayType(type, 1), update)
-        b.if_(params[2], lambda b=b, y=y, p=params: b.accumulate(y, p[0], value=p[1]) or [], list)
+        b.if_(params[2], lambda b=b, y=y, p=params: b.update(y, p[0], value=p[1]) or [], list)
         (found,) = launched("cpu-256", verify(b.finish([y])), [k, x, w], [(51,)])
         wanted = np.full(51, begin, type.dtype)
         getattr(np, f"{update}imum").at(wanted, k[w], x[w])
@@ -326,8 +326,8 @@ def test_arrays_of_every_kind_beside_each_other(name):
     k, x = b.param("k", I64), b.param("x", F64)
     arrays = [b.accumulator(u, ArrayType(F64, 1), u) for u in ("add", "min", "max", "write")]
     for y in arrays[:3]:
-        b.accumulate(y, b.op("mod", k, b.const(4, I64)), value=x)
-    b.accumulate(arrays[3], k, value=x, is_inside=True)
+        b.update(y, b.op("mod", k, b.const(4, I64)), value=x)
+    b.update(arrays[3], k, value=x, is_inside=True)
     program = verify(b.finish([*arrays, b.load(arrays[3], k)]))
     x = values(F64, 203)
     shapes = [(4,), (4,), (4,), (203,), None]

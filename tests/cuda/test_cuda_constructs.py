@@ -82,7 +82,7 @@ def test_extremes_at_indices_are_refused() -> None:
     b = Builder("extremes")
     x, at = b.param("x", F64), b.param("at", I64)
     array = b.accumulator("dest", ArrayType(F64, 1), "min")
-    b.accumulate(array, at, value=x)
+    b.update(array, at, value=x)
     program, requests = b.finish([array]), (OutputRequest(0, 0, (3,)),)
     with pytest.raises(BackendError, match="'emulated' does not combine elements by an operator"):
         check_writes(BACKEND, (program,), requests, {})

@@ -307,7 +307,7 @@ def test_repeated_indices_accumulate(library):
     b = Builder("f")
     i, x, a = b.param("i", I32), b.param("x", F32), b.accumulator("a", ArrayType(F32, 2))
     big = b.op("gt", x, b.const(1.0, F32))
-    b.if_(big, lambda: b.accumulate(a, i, b.const(1, I32), value=x) or [], list)
+    b.if_(big, lambda: b.update(a, i, b.const(1, I32), value=x) or [], list)
     i, x = np.array([0, 1, 0, 0], "i4"), np.array([2.0, 3.0, 4.0, 1.0], "f4")
     (array,) = run(b.finish([a]), [i, x], library, accumulators=[(2, 2)])
     np.testing.assert_array_equal(array, [[0, 6], [0, 3]])

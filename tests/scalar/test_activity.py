@@ -146,5 +146,5 @@ def test_an_accumulator_depends_on_what_is_added():
     b = Builder("f")
     x, y, sums = b.param("x", F64), b.param("y", F64), b.accumulator("sums", ArrayType(F64, 1))
     for value in (x, y):
-        b.accumulate(sums, b.const(0, I32), value=value)
+        b.update(sums, b.const(0, I32), value=value)
     assert activity(b.finish([sums]), {0: [0], 1: [1]})[sums] == {0, 1}

@@ -45,7 +45,7 @@ def test_source_with_arguments_prints_the_result(capsys):
 def test_accumulation_is_printed():
     b = Builder("f")
     i, a = b.param("i", I32), b.accumulator("a", ArrayType(F32, 1))
-    b.accumulate(a, i, value=b.const(2.0, F32))
+    b.update(a, i, value=b.const(2.0, F32))
     array = np.ones(3, "f4")
     run(as_python_source(b.finish([i])))["program"](1, array)
     np.testing.assert_array_equal(array, [1, 3, 1])

@@ -178,8 +178,8 @@ def test_an_index_outside_the_array_is_refused(index):
 def test_accumulate_adds_in_place_with_the_types_arithmetic():
     b = Builder("f")
     x, a = b.param("x", U8), b.accumulator("a", ArrayType(U8, 1))
-    b.accumulate(a, b.const(1, I32), value=x)
-    b.accumulate(a, b.const(1, I32), value=x)
+    b.update(a, b.const(1, I32), value=x)
+    b.update(a, b.const(1, I32), value=x)
     array = np.array([7, 250], "u1")
     assert interpret(b.finish([x, a]), [4, array]) == (4, array)
     np.testing.assert_array_equal(array, [7, 2])

@@ -7,7 +7,6 @@ import pytest
 from mixad.scalar.build import Builder
 from mixad.scalar.generate import random_program
 from mixad.scalar.ir import (
-    Accumulate,
     ArrayType,
     Block,
     Const,
@@ -17,6 +16,7 @@ from mixad.scalar.ir import (
     Load,
     Param,
     Program,
+    Update,
     Var,
     While,
     nested_blocks,
@@ -120,7 +120,7 @@ EMPTY = Block((), ())
         (If((Z,), C, Block((), (X,)), Block((), (Y,))), (C,), (Z,), ((X,), (Y,))),
         (While((Z,), (Y,), (X,), Block((), (C,)), Block((), (Y,))), (X,), (Z,), ((C,), (Y,))),
         (Load(Z, A, (I,)), (I,), (Z,), ()),
-        (Accumulate(A, (I,), X), (I, X), (), ()),
+        (Update(A, (I,), X), (I, X), (), ()),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -149,7 +149,7 @@ def test_a_program_is_shown_with_types_blocks_and_lines():
     )
     b.line = Line("clip.py", 5, "    return -y if y < 0 else y")
     (z,) = b.if_(b.op("lt", y, b.const(0.0, F32)), lambda: [b.op("neg", y)], lambda: [y])
-    b.accumulate(sums, n2, value=z)
+    b.update(sums, n2, value=z)
     assert str(b.finish([z, b.const(-0.5, F32)])) == CLIP
 
 

@@ -446,7 +446,7 @@ def test_tangents_of_what_is_added_to_an_array_are_added_to_another():
     b = Builder("f")
     x, n = b.param("x", F64), b.param("n", I32)
     sums = b.accumulator("sums", ArrayType(F64, 1))
-    b.accumulate(sums, n, value=b.op("mul", x, x))
+    b.update(sums, n, value=b.op("mul", x, x))
     dual = pushforward(b.finish([sums]), [0])
     verify(dual.program)
     zeros = np.zeros(3), np.zeros(3)

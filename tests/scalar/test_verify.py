@@ -3,7 +3,6 @@
 import pytest
 
 from mixad.scalar.ir import (
-    Accumulate,
     ArrayType,
     Block,
     Const,
@@ -12,6 +11,7 @@ from mixad.scalar.ir import (
     Load,
     Param,
     Program,
+    Update,
     Var,
     While,
 )
@@ -68,7 +68,7 @@ WELL_FORMED = {
     ),
     "while": program(loop(), results=[Q]),
     "load": program(Load(P, A, (N,)), results=[P]),
-    "accumulate": adding(Accumulate(S, (N,), X)),
+    "update": adding(Update(S, (N,), X)),
     "convert": program(Equation(Var(20, U8), "convert", (X,))),
     "bitcast": program(Equation(Var(20, U64), "bitcast", (X,))),
     "no results": program(),
@@ -159,12 +159,12 @@ MALFORMED = {
     "scalar is indexed": (program(Load(P, X, (N,))), "%0 is indexed but is no array param"),
     "number of indices": (program(Load(P, A, (N, N))), "%4 takes 1 integer indices"),
     "float index": (program(Load(P, A, (X,))), "%4 takes 1 integer indices"),
-    "boolean index": (adding(Accumulate(S, (C,), X)), "%30 takes 1 integer indices"),
+    "boolean index": (adding(Update(S, (C,), X)), "%30 takes 1 integer indices"),
     "index out of scope": (program(Load(P, A, (Var(20, I32),))), "%20:i32 is read"),
     "type of a load": (program(Load(Var(20, F32), A, (N,))), "element: got"),
-    "type of an accumulated value": (adding(Accumulate(S, (N,), N)), "element: got"),
+    "type of an updating value": (adding(Update(S, (N,), N)), "element: got"),
     "param that is added to": (
-        program(Accumulate(A, (N,), X)),
+        program(Update(A, (N,), X)),
         "%4 is changed but is no accumulator",
     ),
     "accumulator as a value": (

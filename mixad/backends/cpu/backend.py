@@ -26,7 +26,7 @@ from mixad.kernel.binding import Binding, bind
 from mixad.kernel.cost import block_cost
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import accumulator
-from mixad.scalar.ir import Program, Update, While, walk_statements
+from mixad.scalar.ir import Program, UpdateKind, While, walk_statements
 from mixad.scalar.math import PROGRAMS
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
@@ -80,7 +80,7 @@ class CpuBackend:
     name = "cpu"
     writes_parts = True
     stores_beside = True
-    accumulates = get_args(Update)
+    accumulates = get_args(UpdateKind)
     folds = True
 
     def __init__(self, host: Host | None = None) -> None:

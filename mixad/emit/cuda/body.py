@@ -9,7 +9,6 @@ from mixad.emit.cuda.instructions import spelled
 from mixad.emit.cuda.narrow import from_memory, to_memory
 from mixad.emit.cuda.text import Text, c_type, literal
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Const,
@@ -19,6 +18,7 @@ from mixad.scalar.ir import (
     Load,
     Statement,
     Touch,
+    Update,
     Var,
     While,
 )
@@ -103,8 +103,8 @@ class Body:
                 self.loop(s)
             case Load():
                 self.names[s.out] = self.element(s)
-            case Accumulate():
-                self.write(s)
+            case Update():
+                self.update(s)
             case Touch():
                 pass  # lanes that are neighbours read in the order of memory
 
@@ -147,14 +147,14 @@ class Body:
             if target != value:
                 self.text.add(f"{target} = {value};")
 
-    def write(self, s: Accumulate) -> None:
+    def update(self, s: Update) -> None:
         """Emit a store to an element that no other thread has; its indices are inside."""
         array = self.arrays[s.array]
         at = self.text.let(I64, self.offset(s, array))
         value = to_memory(self.value(s.value), array.type)
         self.text.add(f"*({c_type(array.type)} *)in_memory({array.start} + {at}) = {value};")
 
-    def offset(self, s: Load | Accumulate, array: Array) -> str:
+    def offset(self, s: Load | Update, array: Array) -> str:
         """Return how many bytes an element is from the first, of indices that are inside."""
         pairs = zip(s.indices, array.strides, strict=True)
         terms = (f"(long long){self.value(atom)} * {stride}" for atom, stride in pairs)

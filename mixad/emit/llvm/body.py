@@ -25,7 +25,6 @@ from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.kernel.contents import Contents
 from mixad.kernel.cost import BRANCH_COST
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Const,
@@ -35,6 +34,7 @@ from mixad.scalar.ir import (
     Load,
     Statement,
     Touch,
+    Update,
     Var,
     While,
 )
@@ -129,19 +129,19 @@ class Body:
                 if value.type.is_narrow:
                     value = emit_op(self.text, self.dialect, "convert", (value,), s.out.type)
                 self.values[s.out] = value
-            case Accumulate():
-                self.accumulate(s)
+            case Update():
+                self.update(s)
             case Touch():
                 touch(self.text, self.element(s))
 
-    def accumulate(self, s: Accumulate) -> None:
+    def update(self, s: Update) -> None:
         """Emit a change of an array, in the type of its elements or of their sums."""
         array, value = self.arrays[s.array], self.value(s.value)
         if value.type != array.type:
             value = emit_op(self.text, self.dialect, "convert", (value,), array.type)
         update_array(self.text, array, self.element(s), value, self.elements)
 
-    def element(self, s: Load | Accumulate | Touch) -> Element:
+    def element(self, s: Load | Update | Touch) -> Element:
         """Emit where the element of an access is."""
         array = self.arrays[s.array]
         if isinstance(s, Touch) or s.is_inside:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from mixad.emit.llvm.combine import lane_of, lane_sum, plus
 from mixad.emit.llvm.operands import from_memory
 from mixad.emit.llvm.text import GANG, Text, Value, llvm_type, memory_type
-from mixad.scalar.ir import Const, Update
+from mixad.scalar.ir import Const, UpdateKind
 from mixad.scalar.types import BOOL, I64, ScalarType
 from mixad.scalar.updates import neutral
 
@@ -56,7 +56,7 @@ class Array:
     outside: str
     stop: str
     type: ScalarType
-    update: Update = "add"
+    update: UpdateKind = "add"
     spare: str = ""
 
 

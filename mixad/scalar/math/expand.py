@@ -8,7 +8,6 @@ from types import MappingProxyType
 from mixad.scalar.build import Builder
 from mixad.scalar.expression import Term
 from mixad.scalar.ir import (
-    Accumulate,
     Atom,
     Block,
     Equation,
@@ -16,6 +15,7 @@ from mixad.scalar.ir import (
     Load,
     Program,
     Statement,
+    Update,
     Var,
     While,
     nested_blocks,
@@ -142,7 +142,7 @@ class _SharingBuilder(Builder):
         return self._sizes[id(block)][0]
 
     def _statement_size(self, s: Statement) -> int:
-        if isinstance(s, Load | Accumulate):
+        if isinstance(s, Load | Update):
             return _PURE + 1
         return 1 + sum(map(self._size, nested_blocks(s)))
 

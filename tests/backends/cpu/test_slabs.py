@@ -22,7 +22,7 @@ def histogram():
     """Return the program that adds weights to an array."""
     b = Builder("histogram")
     k, w, sums = b.param("k", I64), b.param("w", F64), b.accumulator("sums", ArrayType(F64, 1))
-    b.accumulate(sums, k, value=w)
+    b.update(sums, k, value=w)
     return b.finish([sums, b.op("mul", w, w)])
 
 

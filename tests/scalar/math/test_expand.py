@@ -66,7 +66,7 @@ def test_branches_that_accumulate_are_not_merged():
     x, a = b.param("x", F64), b.accumulator("a", ArrayType(F64, 1))
 
     def scattered():
-        b.accumulate(a, b.const(0, I32), value=x)
+        b.update(a, b.const(0, I32), value=x)
         return [x]
 
     for _ in range(2):
