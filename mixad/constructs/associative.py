@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,6 @@ from mixad.errors import KernelShapeError, KernelTypeError
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip
 from mixad.namespace.masked_reductions import masked_max, masked_min, masked_total
-from mixad.scalar.dtypes import element_type_of
 
 __all__ = ["associative_scan", "check_associative", "reduce"]
 
@@ -188,45 +188,72 @@ def check_associative(
     _read_operands("check_associative", op, xs, axis, signature, is_checked=True)
 
 
-@dataclass(frozen=True)
-class _Operands:
-    """Arrays of elements along an axis, and what combines them.
+@dataclass(frozen=True, eq=False)
+class _Axis:
+    """The axis along which elements are combined.
 
-    ``leaves`` have a ``shape``, and the axes of an element after it; with one axis alone if the
-    user's is None.
+    Attributes
+    ----------
+    elements : Elements
+        What is combined.
+    core : tuple of int
+        The axes of an element, which come last.
+    shape : tuple of int
+        The others; with one axis alone if the user's is None.
+    number : int
+        Which of them.
     """
 
-    name: str
     elements: Elements
-    leaves: list[Any]
+    core: tuple[int, ...]
     shape: tuple[int, ...]
-    axis: int
-    combination: Combination
-
-    @property
-    def core(self) -> tuple[int, ...]:
-        """The axes of an element."""
-        return self.combination.operator.cores[0]
+    number: int
 
     @property
     def extent(self) -> int:
         """How many elements are combined."""
-        return self.shape[self.axis]
+        return self.shape[self.number]
 
     def around(self, *extent: int) -> tuple[int, ...]:
         """Return the shape with the axis of another extent, or without it."""
-        return (*self.shape[: self.axis], *extent, *self.shape[self.axis + 1 :])
+        return (*self.shape[: self.number], *extent, *self.shape[self.number + 1 :])
+
+    @cached_property
+    def form(self) -> tuple[int, ...]:
+        """Three axes, of which it is the second, and those of an element."""
+        before, after = self.shape[: self.number], self.shape[self.number + 1 :]
+        return (math.prod(before), self.extent, math.prod(after), *self.core)
+
+    @cached_property
+    def reduced(self) -> tuple[int, ...]:
+        """The shape of what is reduced."""
+        return (*self.around(), *self.core)
+
+    @cached_property
+    def kept(self) -> tuple[int, ...]:
+        """The shape of what is reduced where axes stay."""
+        rank = len(self.elements.shape) - len(self.core)
+        return self.around(1) if len(self.shape) == rank else (1,) * rank
+
+
+class _Operands(NamedTuple):
+    """What a construct of some name is given."""
+
+    name: str
+    axis: _Axis
+    leaves: list[Any]
+    combination: Combination
 
     def read_initial(self, initial: Any, around: tuple[int, ...]) -> list[Any]:
         """Return an element of the user's for each place of a shape."""
-        one, whole = (*self.around(), *self.core), (*around, *self.core)
-        return self.elements.read_initial(self.name, initial, one, whole)
+        axis = self.axis
+        whole = (*around, *axis.core)
+        return axis.elements.read_initial(self.name, initial, axis.reduced, whole)
 
     def run(self, leaves: Sequence[Any], *, is_scan: bool) -> tuple[Any, ...]:
         """Reduce or scan arrays of three axes and those of an element."""
-        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
-        extent = int(leaves[0].shape[self.axis])
-        form = (math.prod(before), extent, math.prod(after), *self.core)
+        before, _, *after = self.axis.form
+        form = (before, int(leaves[0].shape[self.axis.number]), *after)
         arrays = [reshape_leaf(leaf, form) for leaf in leaves]
         operator, captured = self.combination.operator, self.combination.captured
         if is_scan:
@@ -244,9 +271,31 @@ def _read_operands(
     *,
     is_checked: bool = False,
 ) -> _Operands:
-    """Return what a construct of some name is given; check the operator if that is asked for."""
-    core, elements = core_of(name, signature), read_elements(name, "xs", xs)
-    count, leaves = len(elements.shape) - len(core), elements.leaves
+    """Return what a construct is given; check the operator if that is asked for."""
+    elements, leaves = read_elements(name, "xs", xs)
+    along = _axis_of(name, elements, core_of(name, signature), _read_axis(name, axis))
+    if axis is None:
+        leaves = [reshape_leaf(leaf, (*along.shape, *along.core)) for leaf in leaves]
+    combination = read_operator(name, op, elements, along.core)
+    if is_checked or CHECK.read() == "full":
+        check_elements(name, combination, leaves, along.shape, along.number)
+    return _Operands(name, along, leaves, combination)
+
+
+def _read_axis(name: str, axis: Any) -> int | None:
+    """Return which axis is meant; None for all of them."""
+    try:
+        return None if axis is None else int(axis.__index__())
+    except (AttributeError, TypeError):
+        raise KernelTypeError(
+            f"mixad.{name}: axis is {axis!r}", hint="pass a whole number or None"
+        ) from None
+
+
+@lru_cache(maxsize=256)
+def _axis_of(name: str, elements: Elements, core: tuple[int, ...], axis: int | None) -> _Axis:
+    """Return the axis along which elements are combined, counted from the first."""
+    count = len(elements.shape) - len(core)
     if elements.shape[count:] != core or count <= 0:
         axes = f"the last axes {core}, and " if core else ""
         raise KernelShapeError(
@@ -255,26 +304,10 @@ def _read_operands(
         )
     shape = elements.shape[:count]
     if axis is None:
-        shape, axis = (math.prod(shape),), 0
-        leaves = [reshape_leaf(leaf, (*shape, *core)) for leaf in leaves]
-    axis = _read_axis(name, axis, len(shape))
-    combination = read_operator(name, op, elements, core)
-    if is_checked or CHECK.read() == "full":
-        check_elements(name, combination, leaves, shape, axis)
-    return _Operands(name, elements, leaves, shape, axis, combination)
-
-
-def _read_axis(name: str, axis: Any, count: int) -> int:
-    """Return which of some axes is meant, counted from the first."""
-    try:
-        at = axis.__index__()
-    except (AttributeError, TypeError):
-        raise KernelTypeError(
-            f"mixad.{name}: axis is {axis!r}", hint="pass a whole number or None"
-        ) from None
-    if not -count <= at < count:
-        raise np.exceptions.AxisError(at, count)
-    return int(at % count)
+        return _Axis(elements, core, (math.prod(shape),), 0)
+    if not -count <= axis < count:
+        raise np.exceptions.AxisError(axis, count)
+    return _Axis(elements, core, shape, axis % count)
 
 
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
@@ -285,35 +318,35 @@ _REDUCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
 
 def _reduce(operands: _Operands, initial: Any, keepdims: bool) -> Any:
     """Return the combination of all elements."""
-    kind, leaf = kind_of_operator(operands.combination.operator), operands.leaves[0]
-    around, rank = operands.around(), len(operands.elements.shape) - len(operands.core)
-    if keepdims:
-        around = operands.around(1) if len(operands.shape) == rank else (1,) * rank
-    if not operands.extent:
+    axis, leaf = operands.axis, operands.leaves[0]
+    kind = kind_of_operator(operands.combination.operator)
+    shape = (*axis.kept, *axis.core) if keepdims else axis.reduced
+    around = shape[: len(shape) - len(axis.core)]
+    if not axis.extent:
         initial = _neutral(operands, kind) if initial is None else initial
         found = list(map(copy_leaf, operands.read_initial(initial, around)))
-        return operands.elements.restore(found)
+        return axis.elements.restore(found)
     of = _REDUCTIONS.get(kind or "")
-    if of is not None and operands.extent > 1 and not element_type_of(leaf.dtype).is_bool:
+    if of is not None and axis.extent > 1 and not axis.elements.kinds[0].type.is_bool:
         options = {"dtype": leaf.dtype} if kind == "add" else {}
-        found = [reshape_leaf(of(leaf, operands.axis, **options), around)]
+        found = [reshape_leaf(of(leaf, axis.number, **options), shape)]
     else:
-        reduced = operands.run(operands.leaves, is_scan=False)
-        found = [reshape_leaf(y, (*around, *operands.core)) for y in reduced]
+        found = [reshape_leaf(y, shape) for y in operands.run(operands.leaves, is_scan=False)]
     if initial is not None:
         found = operands.combination.combine(operands.read_initial(initial, around), found)
-    return operands.elements.restore(found)
+    return axis.elements.restore(found)
 
 
 def _neutral(operands: _Operands, kind: str | None) -> Any:
     """Return the number that changes no other when it is combined by an op of the table."""
-    type = element_type_of(operands.leaves[0].dtype)
+    axis = operands.axis
+    type = axis.elements.kinds[0].type
     ones: Any = type.is_bool or -1
     known = {"add": 0, "mul": 1, "or": 0, "and": ones if type.kind != "uint" else None}
     found = known.get(kind or "")
     if found is None or (type.is_bool and kind in ("add", "mul")):
         raise KernelShapeError(
-            f"mixad.{operands.name}: axis {operands.axis} of shape {operands.shape} has no element",
+            f"mixad.{operands.name}: axis {axis.number} of shape {axis.shape} has no element",
             hint="pass initial",
         )
     return bool(found) if type.is_bool else found
@@ -321,19 +354,20 @@ def _neutral(operands: _Operands, kind: str | None) -> Any:
 
 def _scan(operands: _Operands, reverse: bool, exclusive: bool, initial: Any) -> Any:
     """Return the combinations of all elements up to each."""
-    axis, leaves = operands.axis, operands.leaves
+    along, leaves = operands.axis, operands.leaves
+    axis, elements = along.number, along.elements
     if exclusive and initial is None:
         raise KernelShapeError(
             f"mixad.{operands.name}: exclusive=True needs initial, which the first element becomes",
             hint="pass initial, as a rule what changes no element",
         )
-    if not operands.extent:
-        return operands.elements.restore(list(map(copy_leaf, leaves)))
+    if not along.extent:
+        return elements.restore(list(map(copy_leaf, leaves)))
     if reverse:
         leaves = [flip(leaf, axis=axis) for leaf in leaves]
     but_last, but_first = ((*[slice(None)] * axis, s, ...) for s in (slice(-1), slice(1, None)))
     if initial is not None:
-        firsts = operands.read_initial(initial, operands.around(1))
+        firsts = operands.read_initial(initial, along.around(1))
         rest = [leaf[but_last] for leaf in leaves] if exclusive else leaves
         leaves = [concat(pair, axis=axis) for pair in zip(firsts, rest, strict=True)]
     scanned = zip(operands.run(leaves, is_scan=True), leaves, strict=True)
@@ -342,4 +376,4 @@ def _scan(operands: _Operands, reverse: bool, exclusive: bool, initial: Any) -> 
         found = [y[but_first] for y in found]
     if reverse:
         found = [flip(y, axis=axis) for y in found]
-    return operands.elements.restore(found)
+    return elements.restore(found)

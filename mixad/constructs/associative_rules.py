@@ -25,6 +25,7 @@ from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.apply import apply_program
 from mixad.tape.body import Body
 from mixad.tape.operations import Static
+from mixad.tape.tracer import Tracer
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["Reduction", "run_reduction"]
@@ -68,7 +69,11 @@ def run_reduction(reduction: Reduction, arguments: Sequence[Any]) -> tuple[Any, 
     tuple of (array or Tracer)
         Of a scan the arrays of prefixes, else those of one element.
     """
-    return apply_values_rule(_REDUCTION, *arguments, reduction=reduction)[: reduction.leaves]
+    if any(isinstance(each, Tracer) for each in arguments):
+        found = apply_values_rule(_REDUCTION, *arguments, reduction=reduction)
+    else:
+        found = _run(None, *arguments, reduction=reduction)
+    return found[: reduction.leaves]
 
 
 def _run(xp: Any, *arguments: Any, reduction: Reduction) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 from mixad import pytree
@@ -15,33 +16,30 @@ from mixad.namespace.data_types import astype
 from mixad.namespace.joining import broadcast_to
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import F32
-from mixad.tape.cell import Kind
+from mixad.tape.cell import Kind, kind_of
 from mixad.tape.node import Result, common_library
 from mixad.tape.tracer import Tracer
 
 __all__ = ["Elements", "read_elements"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Elements:
-    """Arrays of one shape; an element is what is at one place of all.
+    """Arrays of one shape, an element of which is what is at one place of all.
 
     Attributes
     ----------
     structure : Structure
         Of an element.
-    leaves : list of array or Tracer
-        The arrays; those of 16-bit floats as float32.
     results : tuple of Result
         What the user's arrays are.
-    library : Library
-        Of the arrays.
+    kinds : tuple of Kind
+        What the arrays are that are combined: of 16-bit floats float32.
     """
 
     structure: pytree.Structure
-    leaves: list[Any]
     results: tuple[Result, ...]
-    library: Library
+    kinds: tuple[Kind, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,18 +47,31 @@ class Elements:
         return self.results[0].shape
 
     @property
-    def kinds(self) -> list[Kind]:
-        """What the arrays are that are combined."""
-        return [result_of(leaf).kind for leaf in self.leaves]
+    def library(self) -> Library:
+        """The library of the arrays."""
+        return self.kinds[0].library
+
+    @cached_property
+    def are_narrow(self) -> bool:
+        """Whether there are 16-bit floats among the arrays."""
+        return any(result.kind.type.is_narrow for result in self.results)
+
+    def widen(self, leaves: list[Any]) -> list[Any]:
+        """Return the user's arrays as those that are combined."""
+        if not self.are_narrow:
+            return leaves
+        wide, pairs = self.library.dtype_of(F32), zip(leaves, self.results, strict=True)
+        return [astype(leaf, wide) if r.kind.type.is_narrow else leaf for leaf, r in pairs]
 
     def restore(self, leaves: Sequence[Any]) -> Any:
         """Return arrays in the user's dtypes and structure."""
-        pairs = zip(leaves, self.results, strict=True)
-        restored = [
-            astype(leaf, self.library.dtype_of(r.kind.type)) if r.kind.type.is_narrow else leaf
-            for leaf, r in pairs
-        ]
-        return pytree.unflatten(self.structure, restored)
+        if self.are_narrow:
+            types = [result.kind.type for result in self.results]
+            leaves = [
+                astype(leaf, self.library.dtype_of(type)) if type.is_narrow else leaf
+                for leaf, type in zip(leaves, types, strict=True)
+            ]
+        return pytree.unflatten(self.structure, leaves)
 
     def read_initial(
         self, name: str, value: Any, one: tuple[int, ...], whole: tuple[int, ...]
@@ -74,8 +85,9 @@ class Elements:
                 hint="pass an element like those of xs",
             )
         found = []
-        for number, leaf, result in zip(given, self.leaves, self.results, strict=True):
-            own = _initial_leaf(name, number, leaf.dtype, result)
+        for number, kind, result in zip(given, self.kinds, self.results, strict=True):
+            dtype = self.library.dtype_of(kind.type)
+            own = _initial_leaf(name, number, dtype, result)
             shape = tuple(own.shape)
             if shape != whole:
                 if not broadcasts(shape, one):
@@ -85,7 +97,7 @@ class Elements:
                         hint="pass a number, or an array of that shape",
                     )
                 own = reshape_leaf(broadcast_to(own, one), whole)
-            found.append(astype(own, leaf.dtype))
+            found.append(astype(own, dtype))
         return found
 
 
@@ -118,8 +130,9 @@ def _initial_leaf(name: str, given: Any, dtype: Any, result: Result) -> Any:
     return own
 
 
-def read_elements(name: str, what: str, value: Any) -> Elements:
-    """Return what a construct of some name is given as elements; ``what`` is its argument.
+def read_elements(name: str, what: str, value: Any) -> tuple[Elements, list[Any]]:
+    """Return what a construct of some name is given as elements, and the arrays that are combined;
+    ``what`` is its argument.
 
     Raises
     ------
@@ -136,13 +149,24 @@ def read_elements(name: str, what: str, value: Any) -> Elements:
             hint="pass an array, or a tuple, named tuple or dataclass of arrays",
         )
     leaves = [leaf_of(leaf, f"mixad.{name}: {what}") for leaf in flat]
-    library = common_library(f"mixad.{name}", leaves)
+    common_library(f"mixad.{name}", leaves)
+    is_known = structure.kind is None or structure.kind is tuple  # others may hold the user's
+    read = _read_results if is_known else _read_results.__wrapped__
+    elements = read(name, what, structure, tuple(map(result_of, leaves)))
+    return elements, elements.widen(leaves)
+
+
+@lru_cache(maxsize=256)
+def _read_results(
+    name: str, what: str, structure: pytree.Structure, results: tuple[Result, ...]
+) -> Elements:
+    """Return what is known of elements by what the arrays are; refuse arrays that do not fit."""
+    library = results[0].kind.library
     if library.is_lazy:
         raise KernelTypeError(
             f"mixad.{name}: arrays of {library.name}, whose elements along an axis are in chunks",
             hint="x.compute(), or combine what mixad.reduce gives for each chunk",
         )
-    results = tuple(map(result_of, leaves))
     for result in results:
         if result.shape != results[0].shape:
             raise KernelShapeError(
@@ -155,6 +179,5 @@ def read_elements(name: str, what: str, value: Any) -> Elements:
                 f"mixad.{name}: {what} contains complex numbers",
                 hint="pass a tuple of real and imaginary parts, and combine these",
             )
-    wide, pairs = library.dtype_of(F32), zip(leaves, results, strict=True)
-    leaves = [astype(leaf, wide) if r.kind.type.is_narrow else leaf for leaf, r in pairs]
-    return Elements(structure, leaves, results, library)
+    kinds = tuple([kind_of(F32, library) if r.kind.type.is_narrow else r.kind for r in results])
+    return Elements(structure, results, kinds)

@@ -30,7 +30,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import BOOL
 from mixad.tape.apply import apply_program
-from mixad.tape.node import common_library
+from mixad.tape.node import Result, common_library
 from mixad.tape.tracer import plain
 
 __all__ = ["reduce_by_index"]
@@ -96,10 +96,11 @@ def reduce_by_index(
         raise ConfigurationError(
             f"mixad.reduce_by_index: mode={mode!r} is none: write 'raise' or 'drop'"
         )
-    elements = read_elements("reduce_by_index", "dest", dest)
-    combined = read_elements("reduce_by_index", "xs", xs)
+    elements, leaves = read_elements("reduce_by_index", "dest", dest)
+    combined, xs = read_elements("reduce_by_index", "xs", xs)
     places = plain(leaf_of(indices, "mixad.reduce_by_index: indices"))
-    _check_arguments(elements, combined, places)
+    common_library("mixad.reduce_by_index", [*leaves, *xs, places])
+    _check_arguments(elements, combined, result_of(places))
     extent, *rows = elements.shape
     count = math.prod(places.shape)
     at = _Indices(reshape_leaf(places, (count,)), extent, indices_are_sorted, mode == "drop")
@@ -108,12 +109,12 @@ def reduce_by_index(
     if 0 in rows:  # no kernel looks at them
         at.check_inside()
     combination = read_operator("reduce_by_index", op, elements, ())
-    flat = [reshape_leaf(leaf, (count, *rows)) for leaf in combined.leaves]
+    flat = [reshape_leaf(leaf, (count, *rows)) for leaf in xs]
     update = _UPDATES.get(kind_of_operator(combination.operator))
     if update is not None and not combination.operator.types[0].is_bool:
-        (leaf,), (x,) = elements.leaves, flat
+        (leaf,), (x,) = leaves, flat
         return elements.restore([update_by_index(update, leaf, x, at.values, at.drops)])
-    return elements.restore(_combine_sorted(combination, elements.leaves, flat, at))
+    return elements.restore(_combine_sorted(combination, leaves, flat, at))
 
 
 _UPDATES: Mapping[str | None, UpdateKind] = MappingProxyType({
@@ -122,19 +123,18 @@ _UPDATES: Mapping[str | None, UpdateKind] = MappingProxyType({
 """The update of an array that combines elements by an op of the table."""
 
 
-def _check_arguments(elements: Elements, combined: Elements, indices: Any) -> None:
+def _check_arguments(elements: Elements, combined: Elements, indices: Result) -> None:
     """Raise if structures, shapes or dtypes do not fit together."""
     if combined.structure != elements.structure:
         raise KernelTypeError(
             f"mixad.reduce_by_index: xs is {combined.structure}, dest is {elements.structure}",
             hint="pass elements of the structure of dest",
         )
-    if not result_of(indices).kind.type.is_integer:
+    if not indices.kind.type.is_integer:
         raise KernelTypeError(
-            f"mixad.reduce_by_index: indices have the dtype {indices.dtype}",
+            f"mixad.reduce_by_index: indices have the dtype {indices.kind.type.dtype_name}",
             hint="pass whole numbers",
         )
-    common_library("mixad.reduce_by_index", [*elements.leaves, *combined.leaves, indices])
     shape = elements.shape
     if not shape:
         raise KernelShapeError(
@@ -145,7 +145,7 @@ def _check_arguments(elements: Elements, combined: Elements, indices: Any) -> No
     if combined.shape != expected:
         raise KernelShapeError(
             f"mixad.reduce_by_index: xs has the shape {combined.shape}, with indices of shape "
-            f"{tuple(indices.shape)} and dest of shape {shape}",
+            f"{indices.shape} and dest of shape {shape}",
             hint=f"pass elements of shape {expected}",
         )
     for one, other in zip(combined.results, elements.results, strict=True):
@@ -255,9 +255,6 @@ def _order(keys: Any, count: int) -> Any:
         order = order[np.argsort(digits[order].astype(np.uint16), kind="stable")]
         shift += 16
     return order
-
-
-_DIGIT = (1 << 16) - 1
 
 
 _DIGIT = (1 << 16) - 1

@@ -57,6 +57,8 @@ def copy_leaf(leaf: Any) -> Any:
 
 def reshape_leaf(x: Any, shape: tuple[int, ...]) -> Any:
     """Return an array or a traced value in another shape."""
+    if type(x) is np.ndarray:
+        return x.reshape(shape)
     return reshape(x, shape) if isinstance(x, Tracer) else library_of(x).xp.reshape(x, shape)
 
 

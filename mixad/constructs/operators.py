@@ -26,6 +26,8 @@ from mixad.errors import (
 )
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Equation, Param, Var
+from mixad.scalar.parse import Parsed
+from mixad.scalar.parse.info import FunctionInfo
 from mixad.scalar.types import ScalarType
 from mixad.tape.apply import apply_program
 from mixad.tape.cell import Kind
@@ -112,20 +114,39 @@ def read_operator(
     KernelTypeError
         If it does not return an element, or captures an array as a whole.
     """
+    example, signature = _example_of(name, elements, core)
+    specialiser, call, values = _bound(name, op, example, signature)
+    source, parsed = specialiser.source, call.found.parsed
+    made, place = _operator_of(name, source.info, parsed, elements, core)
+    at = 2 * made.size
+    captured = []
+    if len(values) > at:
+        captured = _read_captured(name, elements, parsed.program.params[at:], values[at:], place)
+    return Combination(made, captured, source.name, place)
+
+
+@lru_cache(maxsize=256)
+def _example_of(name: str, elements: Elements, core: tuple[int, ...]) -> tuple[Any, str | None]:
+    """Return an element, which tells the parser what elements are, and an operator's signature."""
     structure, kinds = elements.structure, elements.kinds
     _check_size(name, structure, len(kinds), core)
     device = elements.results[0].device
     leaves = [_example(elements.library, kind.type, core, device) for kind in kinds]
-    signature = _signature_of(core, len(kinds))
-    example = pytree.unflatten(structure, leaves)
-    specialiser, call, values = _bound(name, op, example, signature)
-    parsed, source = call.found.parsed, specialiser.source
-    place = source.info.text.locate(source.info.node)
-    _check_returned(name, parsed, structure, kinds, core, place)
-    made = Operator(parsed.program, (core,) * len(kinds))
-    at = 2 * made.size
-    captured = _read_captured(name, elements, parsed.program.params[at:], values[at:], place)
-    return Combination(made, captured, source.name, place)
+    return pytree.unflatten(structure, leaves), _signature_of(core, len(kinds))
+
+
+@lru_cache(maxsize=256)
+def _operator_of(
+    name: str,
+    info: FunctionInfo,
+    parsed: Parsed,
+    elements: Elements,
+    core: tuple[int, ...],
+) -> tuple[Operator, SourceLocation]:
+    """Return the operator that was parsed, and where it is; refuse what returns no element."""
+    place = info.text.locate(info.node)
+    _check_returned(name, parsed, elements.structure, elements.kinds, core, place)
+    return Operator(parsed.program, (core,) * len(elements.kinds)), place
 
 
 def _check_size(name: str, structure: pytree.Structure, count: int, core: tuple[int, ...]) -> None:
@@ -235,7 +256,7 @@ def _example(library: Library, type: ScalarType, core: tuple[int, ...], device: 
 
 def _check_returned(
     name: str,
-    parsed: Any,
+    parsed: Parsed,
     structure: pytree.Structure,
     kinds: Sequence[Kind],
     core: tuple[int, ...],
@@ -276,6 +297,7 @@ def _shown(structure: pytree.Structure, cores: Sequence[tuple[int, ...]]) -> str
     return f"{structure} of {f'arrays of shape {core}' if core else 'numbers'}"
 
 
+@lru_cache(maxsize=256)
 def kind_of_operator(made: Operator) -> str | None:
     """Return the op of the table that an operator of two numbers is; None if it is none."""
     program = made.program

@@ -45,7 +45,7 @@ class Blocks:
         self.later = [
             self.rng.standard_normal((count, *self.xs[at].shape[1:])) for at in self.floats
         ]
-        elements = read_elements("test", "xs", element(self.xs))
+        elements, _ = read_elements("test", "xs", element(self.xs))
         core = core_of("test", self.case.signature)
         op = self.case.op(self.case.captured)
         self.operator, self.captured, *_ = read_operator("test", op, elements, core)

@@ -42,7 +42,7 @@ _STATEMENTS: Mapping[type, Callable[[Frame, Any], None]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parsed:
     """A function as a program.
 
