@@ -1,4 +1,4 @@
-"""The backward pass: planned by a walk over the trace, remembered, and taken step by step.
+"""The backward pass: planned by a walk over the trace, and taken step by step.
 
 Kernel nodes are not pulled back one by one.  A node whose results are read by the members of groups
 joins these, which become one; a group is pulled back, by one kernel, when something else needs what
@@ -7,17 +7,15 @@ it gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from mixad.backends.fifo_cache import FifoCache
 from mixad.kernel.spec import Part
 from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Group
 from mixad.tape.group_step import step_of
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.make_step import make_steps
 from mixad.tape.node import InputNode, PulledNode, RuleNode
 from mixad.tape.schedule import Cotangent, NodeStep, Pass, Place, Step
 from mixad.tape.trace import Trace
@@ -25,12 +23,6 @@ from mixad.tape.tracer import Level, Origin
 from mixad.tape.writing import WriteNode
 
 __all__ = ["Cotangent", "backward"]
-
-_MAX_NODES = 1 << 17
-"""Nodes of all traces together whose steps are remembered."""
-
-_LEAST_NODES = 1 << 7
-"""So many nodes each trace counts for besides: its steps hold plans, whatever its length."""
 
 
 def backward(
@@ -66,37 +58,12 @@ def backward(
     numbers = [trace.numbers.get(id(node)) for node in inputs]
     if level.journal is not None:
         level.journal.begin([trace.place(origin) for origin, _ in outputs], numbers)
-    steps = _steps(level, trace, [origin for origin, _ in outputs], under_way)
+    walk = _Walk(level, trace, [origin for origin, _ in outputs], under_way)
     while outputs:
         under_way.add(trace.place(outputs[-1][0]), outputs.pop()[1], fresh=False)
-    for step in steps:
+    for step in walk.steps():
         step.run(under_way)
     return [None if n is None else under_way.found.get(n, {}).get(0) for n in numbers]
-
-
-def _steps(
-    level: Level, trace: Trace, outputs: Sequence[Origin], under_way: Pass
-) -> Iterable[Step]:
-    """Return the steps of a backward pass; each is taken before the next one is asked for."""
-    key = trace.key if level.fuses else None
-    known = None if key is None else _KNOWN.get(key)
-    if known is not None:
-        return known
-    steps = _Walk(level, trace, outputs, under_way).steps()
-    return steps if key is None else _remembered(key, len(trace.nodes), steps)
-
-
-def _remembered(key: tuple[object, ...], nodes: int, steps: Iterator[Step]) -> Iterator[Step]:
-    """Pass steps on; remember them when all have been taken, and forget those known longest."""
-    taken = []
-    for step in steps:
-        taken.append(step)
-        yield step
-    _KNOWN.keep(key, _LEAST_NODES + nodes, taken)
-
-
-_KNOWN: FifoCache[Sequence[Step]] = FifoCache(_MAX_NODES)
-"""By the key of a trace the steps of its backward pass, which weigh little more than its nodes."""
 
 
 class _Walk:
@@ -248,7 +215,5 @@ class _Walk:
         del self._groups[group]
         step = step_of(group, self._trace, self._pass.found, partial(self._part, group))
         if step is not None:
-            if self._trace.key is not None:
-                yield from make_steps(self._level, self._trace, step)
             yield step
         group.members = []  # now closed; what only they hold is let go

@@ -43,7 +43,7 @@ class ForwardNode:
         The user's overrides.
     """
 
-    __slots__ = ("options", "parents", "results", "shape", "stored", "structure")
+    __slots__ = ("options", "parents", "results", "shape", "stored")
     name = "kernel"
     fresh = True
 
@@ -55,7 +55,6 @@ class ForwardNode:
         self.options = options
         self.parents = tuple(stored.parents)
         self.results = results
-        self.structure = (stored.plan, tuple(stored.outputs))
 
     @classmethod
     def of(cls, node: KernelNode) -> ForwardNode:

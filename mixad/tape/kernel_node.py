@@ -137,22 +137,8 @@ class KernelNode:
 
     def is_made(self, output: int) -> bool:
         """Whether the array of an output is there."""
-        return self._state(output) is True
-
-    def states(self) -> tuple[object, ...]:
-        """Return what planning asks of the outputs: which are held and made, which were added."""
-        if len(self.outputs) == 1:
-            return (self._state(0),)
-        added = self.outputs[len(self.call.outputs) :]
-        return (
-            *map(self._state, range(len(self.outputs))),
-            *[(request.result, request.shape) for request in added],
-        )
-
-    def _state(self, output: int) -> bool | None:
-        """Whether the array of an output is there; None if nobody holds it."""
         cell = self.held(output)
-        return None if cell is None else cell.pending is None
+        return cell is not None and cell.pending is None
 
     def source(self, index: int) -> Any:
         """Return an argument: a cell, a held array or a number."""

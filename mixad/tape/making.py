@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from mixad.backends.execute import kernel_for
 from mixad.kernel.options import KernelOptions
@@ -34,7 +34,7 @@ from mixad.tape.tracer import Origin, check_mode, journal_of
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["MadeAlone", "Making", "kernel_members", "kernel_prepared", "make", "make_together",
+__all__ = ["Making", "kernel_members", "kernel_prepared", "make", "make_together",
            "makings"]  # fmt: skip
 
 _MAX_TOGETHER = 63
@@ -110,43 +110,6 @@ class Making:
         arrays = _run_fused(self.members, fusion, wanted, requests, [each[2] for each in live])
         for (_, _, cell, _), array in zip(live, arrays, strict=False):
             cell.fill(array, check)
-
-    def alone(self) -> MadeAlone | None:
-        """Return the kernel; None if what is held has changed, or partials are made with it."""
-        live = _live(self.members)
-        if not live or _wanted(live) != self.wanted:
-            return None
-        requests = _requests(live, self.wanted)
-        if _storing(self.members, self.fusion, self.wanted, requests) is not None:
-            return None
-        program, kept = program_read(self.fusion, self.members[-1].shape)
-        return MadeAlone(
-            KernelCall((program,), requests),
-            _options(self.members),
-            [self.fusion.places[i] for i in kept],
-            [(at, output) for at, output, _, _ in live],
-        )
-
-
-class MadeAlone(NamedTuple):
-    """A kernel that makes results of some nodes and nothing else.
-
-    Attributes
-    ----------
-    call : KernelCall
-        What it computes.
-    options : KernelOptions
-        The user's overrides.
-    read : list of (int, int)
-        What it takes: a node, and which of its arguments.
-    made : list of (int, int)
-        What the arrays are: a node, and which of its outputs.
-    """
-
-    call: KernelCall
-    options: KernelOptions
-    read: list[tuple[int, int]]
-    made: list[tuple[int, int]]
 
 
 def kernel_prepared(

@@ -97,11 +97,6 @@ class PulledNode(Node, Protocol):
         """Whether the cotangents that `pullback` returns are arrays that nothing else holds."""
         ...
 
-    @property
-    def structure(self) -> object:
-        """What tells which of the cotangents are None, with which parents carry the level."""
-        ...
-
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the parents' cotangents for a level, given those of the outputs."""
         ...
@@ -122,7 +117,6 @@ class InputNode:
     name = "input"
     results: Sequence[Result] = ()  # not asked for: its cotangent is handed on as it is
     fresh = False
-    structure = None
 
     def __init__(self, level: Level, parent: Origin | None) -> None:
         self.level = level
@@ -146,7 +140,6 @@ class ConstantNode:
     name = "constant"
     parents: tuple[Origin | None, ...] = ()
     fresh = False
-    structure = None
 
     def __init__(self, *results: Result) -> None:
         self.results = results
@@ -288,11 +281,6 @@ class RuleNode:
     def name(self) -> str:
         """The rule's."""
         return self.rule.name
-
-    @property
-    def structure(self) -> object:
-        """What tells how it is pulled back: the rule and, for a part of the argument, which."""
-        return self.rule if self.rule.part is None else (self.rule, self.part())
 
     def part(self) -> Part | None:
         """Return the box of the argument that the value is; None if it is none."""

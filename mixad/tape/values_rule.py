@@ -137,7 +137,7 @@ class ValuesNode:
     """
 
     __slots__ = ("arguments", "cells", "levels", "parents", "results", "rule", "static",
-                 "structure", "tracer_type")  # fmt: skip
+                 "tracer_type")  # fmt: skip
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class ValuesNode:
         levels: frozenset[Level],
         tracer_type: type[Tracer],
     ) -> None:
-        self.rule = self.structure = rule
+        self.rule = rule
         self.arguments = arguments
         self.static = static
         self.parents = parents

@@ -58,7 +58,7 @@ class WriteNode:
         What came of it.
     """
 
-    __slots__ = ("parents", "results", "rule", "static", "structure")
+    __slots__ = ("parents", "results", "rule", "static")
     fresh = True
 
     def __init__(
@@ -68,7 +68,7 @@ class WriteNode:
         parents: tuple[Origin | None, Origin | None],
         result: Result,
     ) -> None:
-        self.rule = self.structure = rule
+        self.rule = rule
         self.static = static
         self.parents = parents
         self.results = (result,)

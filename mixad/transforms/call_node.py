@@ -140,11 +140,6 @@ class CallNode(Called):
         """Cotangents may be what the user holds."""
         return False
 
-    @property
-    def structure(self) -> object:
-        """Parents that carry the level always have a cotangent."""
-        return CallNode
-
     def wrt(self, level: Level) -> list[int]:
         """Return the leaves that carry a level."""
         return [i for i, p in enumerate(self.parents) if p is not None and level in p.levels]

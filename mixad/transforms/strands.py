@@ -110,7 +110,7 @@ def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
 
 
 _NUMBERS = {float, np.float64, np.float32}
-_DTYPES = {"float64", "float32", "complex128", "complex64"}
+_DTYPES = {"float64", "float32", "float16", "complex128", "complex64"}
 
 
 def _name_of(dtype: Any) -> str:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import mixad
-from mixad.tape import placing
+from mixad.tape import placing, states
 
 EXAMPLES = 150
 
@@ -90,15 +90,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     kernel = request.param == "one kernel"
     monkeypatch.setattr(placing, "_FEWEST", 1 if kernel else math.inf)
     monkeypatch.setattr(placing, "_MAX_EDGE", math.inf if kernel else 8)
-    forget()
+    states.forget()  # plans that took the other way
     return str(request.param)
-
-
-def forget() -> None:
-    """Forget the steps of other backward passes, where another way may have been taken."""
-    from mixad.tape import backward
-
-    backward._KNOWN.clear()
 
 
 def close(found: Any, expected: NDArray[Any]) -> None:
@@ -119,9 +112,9 @@ def test_gradients_through_shifted_views_by_one_kernel(drawn: Any, seed: int) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placing, "_FEWEST", 1)
         patch.setattr(placing, "_MAX_EDGE", 1e9)
-        forget()
+        states.forget()
         check(Loss(*drawn, seed))
-    forget()
+    states.forget()
 
 
 def check(loss: Loss) -> None:

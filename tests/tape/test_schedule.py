@@ -1,4 +1,4 @@
-"""Remembered backward passes: another trace with the same key, and traces that differ in little."""
+"""Backward passes of calls one after another that do the same, or differ in little."""
 
 from __future__ import annotations
 
@@ -12,22 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixad
-from mixad.backends.fifo_cache import FifoCache
 from mixad.errors import TracerError, ZeroDerivativeWarning
-from mixad.tape import backward, kernel_node, make_step, making
 
 X = np.asarray([0.5, -1.5, 0.25])
 Y = np.asarray([2.0, 0.75, -0.5])
 
 
-def planned_and_remembered(run: Callable[[], Any]) -> tuple[Any, Any]:
-    """Return what a call gives whose backward pass is planned, and one that remembers it."""
-    backward._KNOWN.clear()
-    first = run()
-    known = len(backward._KNOWN)
-    second = run()
-    assert len(backward._KNOWN) == known
-    return first, second
+def twice(run: Callable[[], Any]) -> tuple[Any, Any]:
+    """Return what a call gives that is planned, and one after it."""
+    return run(), run()
 
 
 @mixad.broadcast
@@ -84,7 +77,7 @@ def carry_out(
     st.lists(st.sampled_from([X, Y, Y.copy()]), min_size=1, max_size=3),
     st.booleans(),
 )
-def test_remembered_steps_give_what_planned_ones_give(
+def test_later_calls_give_what_the_first_one_gives(
     statements: list[tuple[str, int, int]], held: list[Any], same: bool
 ) -> None:
     def loss(x: Any, y: Any) -> Any:
@@ -93,8 +86,8 @@ def test_remembered_steps_give_what_planned_ones_give(
     def gradients() -> Any:
         return mixad.value_and_grad(loss, argnums=(0, 1))(X, X if same else Y)
 
-    value, expected = gradients()  # perhaps with the steps of another example
-    for each, found in planned_and_remembered(gradients):
+    value, expected = gradients()  # perhaps with the plan of another example
+    for each, found in twice(gradients):
         np.testing.assert_array_equal(each, value)
         np.testing.assert_array_equal(found, expected)
     step = 1e-7
@@ -127,7 +120,7 @@ def test_a_value_used_twice_is_not_taken_for_two_equal_ones() -> None:
         np.testing.assert_array_equal(mixad.grad(f)(X), expected * X)
 
 
-def test_results_that_are_held_are_made_by_remembered_steps() -> None:
+def test_results_that_are_held_are_made() -> None:
     def run() -> Any:
         held = []
 
@@ -139,67 +132,20 @@ def test_results_that_are_held_are_made_by_remembered_steps() -> None:
         (value, aux), gradient = mixad.value_and_grad(f, has_aux=True)(X)
         return value, aux, gradient
 
-    for value, aux, gradient in planned_and_remembered(run):
+    for value, aux, gradient in twice(run):
         assert value == pytest.approx(((X * Y) ** 2).sum())
         np.testing.assert_array_equal(aux, X * Y)
         np.testing.assert_allclose(gradient, 2 * X * Y * Y)
 
 
-def shares(x: Any, weights: Any) -> Any:
-    """Return a weighted sum of what products are of their sum, which is read where they are."""
-    y = product(x, Y)
-    return (weights * (y / y.sum())).sum()
-
-
-def slope_of_shares(weights: Any) -> Any:
-    y = X * Y
-    return Y * (weights - (weights * y).sum() / y.sum()) / y.sum()
-
-
-def test_what_makes_pending_values_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_for = []
-
-    def counted(node: Any, others: Any) -> Any:
-        looked_for.append(node)
-        return making.kernel_prepared(node, others)
-
-    monkeypatch.setattr(kernel_node, "kernel_prepared", counted)
-
-    def run() -> Any:
-        looked_for.clear()
-        return mixad.grad(shares)(X, X), len(looked_for)
-
-    (first, planned), (second, remembered) = planned_and_remembered(run)
-    assert planned > 0
-    assert remembered == 0
-    np.testing.assert_allclose(first, slope_of_shares(X))
-    np.testing.assert_array_equal(second, first)
-
-
-def test_a_value_that_a_remembered_step_makes_may_be_there_by_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As if another thread had asked for it after the trace was described."""
-    expected = mixad.grad(shares)(X, X)
-    seen: list[Any] = []
-
-    def f(x: Any) -> Any:
+def test_a_sum_that_is_read_where_its_terms_are() -> None:
+    def shares(x: Any) -> Any:
         y = product(x, Y)
-        total = y.sum()
-        seen[:] = [total]
-        return (X * (y / total)).sum()
+        return (X * (y / y.sum())).sum()
 
-    run = make_step.MakeStep.run
-
-    def late(step: Any, under_way: Any) -> None:
-        asked = seen[0].cell.value
-        run(step, under_way)
-        assert seen[0].cell.value is asked
-
-    mixad.grad(f)(X)
-    monkeypatch.setattr(make_step.MakeStep, "run", late)
-    for found in planned_and_remembered(lambda: mixad.grad(f)(X)):
-        np.testing.assert_array_equal(found, expected)
+    y = X * Y
+    for found in twice(lambda: mixad.grad(shares)(X)):
+        np.testing.assert_allclose(found, Y * (X - (X * y).sum() / y.sum()) / y.sum())
 
 
 def summed_to(shape: tuple[int, ...], array: Any) -> Any:
@@ -243,7 +189,7 @@ def test_arrays_that_are_read_beside_may_have_other_shapes() -> None:
         np.testing.assert_allclose(mixad.grad(loss)(x), expected, rtol=1e-14)
 
 
-def test_what_was_changed_is_found_by_remembered_steps() -> None:
+def test_what_was_changed_is_found_by_later_calls() -> None:
     def run(changed: bool) -> Any:
         a = Y.copy()
 
@@ -279,18 +225,6 @@ def test_warnings_of_loop_results_are_repeated() -> None:
         assert [w.category for w in caught] == [ZeroDerivativeWarning]
 
 
-def test_few_traces_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory: FifoCache[Any] = FifoCache(5 * backward._LEAST_NODES)
-    monkeypatch.setattr(backward, "_KNOWN", memory)
-    for count in range(1, 12):
-
-        def f(x: Any, count: int = count) -> Any:
-            return sum((x for _ in range(count)), 0.0 * x).sum()
-
-        np.testing.assert_array_equal(mixad.grad(f)(X), [count] * 3)
-    assert 0 < len(memory) < 5  # of eleven, which have 3 to 13 nodes
-
-
 @pytest.mark.rows(
     "loss",
     [
@@ -306,7 +240,7 @@ def test_few_traces_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_gradients_are_those_of_a_cotangent_that_happens_to_be_one(loss: Any) -> None:
     (want,) = mixad.vjp(loss, X)[1](np.asarray(1.0))
-    for found in planned_and_remembered(lambda: mixad.grad(loss)(X)):
+    for found in twice(lambda: mixad.grad(loss)(X)):
         np.testing.assert_allclose(found, want, rtol=1e-15)
 
 

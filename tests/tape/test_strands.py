@@ -352,7 +352,11 @@ def programs(draw: st.DrawFn) -> Callable[[Any, Any, bool], Any]:
 
 @pytest.mark.slow
 @settings(max_examples=EXAMPLES)
-@given(programs(), st.lists(st.booleans(), min_size=2, max_size=4), st.sampled_from(["f4", "f8"]))
+@given(
+    programs(),
+    st.lists(st.booleans(), min_size=2, max_size=4),
+    st.sampled_from(["f2", "f4", "f8"]),
+)
 def test_random_programs_have_the_same_bits_however_often_they_came(
     f: Any, flags: list[bool], dtype: str
 ) -> None:
