@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from mixad.errors import TracerError
+from mixad.scalar.dtypes import name_of_dtype
 
 __all__ = ["DLPACK", "MEMORY", "Array", "ArrayMemory", "NumpyArray", "address_of",
            "is_bfloat16", "packed_strides"]  # fmt: skip
@@ -67,14 +68,9 @@ class ArrayMemory:
     is_capturing: Callable[[], bool] = lambda: False
 
 
-def _name_of(dtype: Any) -> str:
-    """Return the name of a dtype of the standard."""
-    return str(dtype).rpartition(".")[2]
-
-
 def packed_strides(array: Array) -> tuple[int, ...]:
     """Return the strides that an array has if it is packed, as are those without memory yet."""
-    size = getattr(array, "itemsize", None) or np.dtype(_name_of(array.dtype)).itemsize
+    size = getattr(array, "itemsize", None) or np.dtype(name_of_dtype(array.dtype)).itemsize
     steps = accumulate((size, *array.shape[:0:-1]), operator.mul)
     return tuple(steps)[::-1][len(array.shape) == 0 :]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, own_library
+from mixad.backends.arrays import NUMPY, Library, own_library
 from mixad.backends.execute import Kernel, kernel_for
 from mixad.errors import KernelTypeError
 from mixad.kernel.spec import OutputRequest
@@ -29,7 +29,7 @@ from mixad.tape.core_axes import put_together, taken_apart
 from mixad.tape.tracer import Tracer
 
 __all__ = ["Form", "elements_of", "forms_of", "is_structured", "made", "made_of_wholes",
-           "output_cores", "stored_whole"]  # fmt: skip
+           "output_cores", "places_along", "stored_whole"]  # fmt: skip
 
 _SIMPLE = frozenset({np.ndarray, *PYTHON_SCALARS})
 """Types of most arguments, which are what they are."""
@@ -239,17 +239,28 @@ def _positions(array: Any, batch: int) -> list[Any]:
         library, where = array.kind.library, array.device
     else:
         library, where = own_library(array), getattr(array, "device", None)
-    if library is NUMPY:
-        return [_indices(n, batch - axis - 1) for axis, n in enumerate(array.shape[:batch])]
-    return [
-        library.asarray(_indices(n, batch - axis - 1), I64, where)
-        for axis, n in enumerate(array.shape[:batch])
-    ]
+    return places_along(array.shape[:batch], library, where)
+
+
+def places_along(extents: Sequence[int], library: Library, device: Any) -> list[Any]:
+    """Return the numbers of the places along some axes, as arrays that broadcast to all of them."""
+    count = len(extents)
+    arrays = [_numbers(n, count - axis - 1) for axis, n in enumerate(extents)]
+    return arrays if library is NUMPY else [library.asarray(a, I64, device) for a in arrays]
+
+
+def _numbers(extent: int, after: int) -> np.ndarray[Any, Any]:
+    known = _known_numbers if extent <= _REMEMBERED else _known_numbers.__wrapped__
+    return known(extent, after)
 
 
 @lru_cache(maxsize=64)
-def _indices(count: int, after: int) -> np.ndarray[Any, Any]:
-    return np.arange(count, dtype=np.int64).reshape(count, *[1] * after)
+def _known_numbers(extent: int, after: int) -> np.ndarray[Any, Any]:
+    return np.arange(extent, dtype=np.int64).reshape(extent, *[1] * after)
+
+
+_REMEMBERED = 1 << 14
+"""Places of an axis whose numbers are kept from call to call."""
 
 
 def _count(structure: pytree.Structure) -> int:

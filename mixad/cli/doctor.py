@@ -42,7 +42,7 @@ def main() -> int:
     _section("versions", _versions())
     _section("machine", _machine())
     _section("environment", _environment())
-    if _wrong_settings():
+    if any(_setting(variable).startswith("WRONG") for variable in config.VARIABLES):
         print("\nset the variables marked WRONG right, or unset them, and run this again")
         return 1
     _section("cache", _cache())
@@ -102,10 +102,6 @@ def _setting(variable: config.Variable[object]) -> str:
     if value is None:
         return "unset: chosen for this machine"
     return ", ".join(sorted(value)) or "-" if isinstance(value, frozenset) else str(value)
-
-
-def _wrong_settings() -> bool:
-    return any(_setting(variable).startswith("WRONG") for variable in config.VARIABLES)
 
 
 def _backends() -> Rows:

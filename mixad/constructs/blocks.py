@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from mixad.backends.arrays import library_of
 from mixad.backends.execute import Kernel, kernel_for
+from mixad.call.arguments import places_along
 from mixad.constructs.block_programs import (
     Operator,
     fold_program,
@@ -31,7 +32,6 @@ from mixad.constructs.block_programs import (
 )
 from mixad.constructs.leaves import (
     join_numbers,
-    places_along,
     split_elements,
     without_element,
 )

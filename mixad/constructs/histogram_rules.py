@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from mixad.backends.arrays import library_of
-from mixad.constructs.leaves import copy_leaf, places_along, result_of, without_element
+from mixad.call.arguments import places_along
+from mixad.constructs.leaves import copy_leaf, result_of, without_element
 from mixad.errors import KernelIndexError
 from mixad.namespace.elementwise import where
 from mixad.namespace.indexing import gather, of_positions, scatter_add

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from mixad.backends.arrays import NUMPY, Library, is_array, is_number, library_of
+from mixad.backends.arrays import is_array, is_number, library_of
 from mixad.constructs.block_programs import Operator
 from mixad.errors import KernelIndexError, TracerError
 from mixad.namespace.array_methods import copied
 from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import reshape
 from mixad.scalar.dtypes import element_type_of
-from mixad.scalar.types import I64
 from mixad.tape.cell import kind_of
 from mixad.tape.constant import unwrapped
 from mixad.tape.node import Result
@@ -27,7 +25,6 @@ __all__ = [
     "copy_leaf",
     "join_numbers",
     "leaf_of",
-    "places_along",
     "reshape_leaf",
     "result_of",
     "returned_leaf",
@@ -100,24 +97,3 @@ def join_numbers(operator: Operator, numbers: Sequence[Any]) -> list[Any]:
         whole = stack(own, axis=-1) if core else own[0]
         leaves.append(reshape_leaf(whole, (*whole.shape[:-1], *core)) if core else whole)
     return leaves
-
-
-def places_along(extents: Sequence[int], library: Library, device: Any) -> list[Any]:
-    """Return the numbers of the places along some axes, as arrays that broadcast to all of them."""
-    count = len(extents)
-    arrays = [_numbers(n, count - axis - 1) for axis, n in enumerate(extents)]
-    return arrays if library is NUMPY else [library.asarray(a, I64, device) for a in arrays]
-
-
-def _numbers(extent: int, after: int) -> np.ndarray[Any, Any]:
-    known = _known_numbers if extent <= _REMEMBERED else _known_numbers.__wrapped__
-    return known(extent, after)
-
-
-@lru_cache(maxsize=64)
-def _known_numbers(extent: int, after: int) -> np.ndarray[Any, Any]:
-    return np.arange(extent, dtype=np.int64).reshape(extent, *[1] * after)
-
-
-_REMEMBERED = 1 << 14
-"""Places of an axis whose numbers are kept from call to call."""

@@ -317,23 +317,12 @@ def _alike(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
 # -- reverse mode ----------------------------------------------------------------------------------
 
 
-def _pull(
+def cotangents_of(
     gs: Sequence[Any],
     wanted: Sequence[bool],
     values: Sequence[Any],
     *arguments: Any,
     loop: Loop,
-) -> list[Any]:
-    """Return the cotangents of what a loop is given."""
-    return cotangents_of(loop, gs, wanted, values, arguments)
-
-
-def cotangents_of(
-    loop: Loop,
-    gs: Sequence[Any],
-    wanted: Sequence[bool],
-    values: Sequence[Any],
-    arguments: Sequence[Any],
 ) -> list[Any]:
     """Return the cotangents of the arguments of a loop that are wanted, None for the others."""
     backward = _Backward(loop, wanted, values, gs)
@@ -548,13 +537,8 @@ def _zeros_like(value: Any) -> Any:
 # -- forward mode ----------------------------------------------------------------------------------
 
 
-def _push(tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, loop: Loop) -> list[Any]:
-    """Return the tangents of what a loop gives."""
-    return tangents_of(loop, tangents, values, arguments)
-
-
 def tangents_of(
-    loop: Loop, tangents: Sequence[Any], values: Sequence[Any], arguments: Sequence[Any]
+    tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, loop: Loop
 ) -> list[Any]:
     """Return the tangents of what a loop gives, None where they are zero."""
     body, results = loop.body, loop.body.results
@@ -620,10 +604,10 @@ def tangents_of(
 _LOOP = ValuesRule(
     "a loop",
     _run,
-    _pull,
+    cotangents_of,
     reads=range(1 << 30),
     is_total=True,
     fresh=False,
     alike=_alike,
-    tangents=_push,
+    tangents=tangents_of,
 )

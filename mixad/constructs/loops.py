@@ -379,7 +379,8 @@ def _loop(
         if recorded is not None:
             arguments = [*carries, *xs, *recorded.captured]
             traced = [each for each in arguments if isinstance(each, Tracer)]
-            room = _room(recorded.body.results[: len(carries)], length, memory)
+            room = _room_for(recorded.body.results[: len(carries)], memory, length)
+            room = min(room, max(length, 1))
             is_reverse = any(level.is_reverse for each in traced for level in each.levels)
             keeps = is_reverse and length <= room + 1
             kept = carries_read(recorded.body, len(carries)) if keeps else ()
@@ -453,11 +454,6 @@ def _check_test(test: RecordedBody) -> None:
             "mixad.while_loop: what cond_fun gives does not depend on the value that is handed on, "
             "so the loop would never end, or never begin: make it of the value"
         )
-
-
-def _room(carries: Sequence[Result], length: int, memory: int | None) -> int:
-    """Return how many carries may be kept, of a loop of so many steps."""
-    return min(_room_for(carries, memory, length), max(length, 1))
 
 
 def _room_for(carries: Sequence[Result], memory: int | None, length: int | None = None) -> int:

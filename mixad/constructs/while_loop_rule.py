@@ -139,8 +139,8 @@ def _pull(
     steps = loop.steps(values[-1])
     carries, tested, captured = loop.split(arguments)
     of_carries, _, of_captured = loop.split(list(wanted))
-    given = [*carries, *captured]
-    found = cotangents_of(steps, gs[:-1], [*of_carries, *of_captured], values[:-1], given)
+    wanted = [*of_carries, *of_captured]
+    found = cotangents_of(gs[:-1], wanted, values[:-1], *carries, *captured, loop=steps)
     return [*found[: loop.carries], *[None] * len(tested), *found[loop.carries :]]
 
 
@@ -150,8 +150,8 @@ def _push(
     carries, _, captured = loop.split(arguments)
     of_carries, _, of_captured = loop.split(list(tangents))
     steps = loop.steps(values[-1])
-    given, along = [*carries, *captured], [*of_carries, *of_captured]
-    return [*tangents_of(steps, along, values[:-1], given), None]
+    along = [*of_carries, *of_captured]
+    return [*tangents_of(along, values[:-1], *carries, *captured, loop=steps), None]
 
 
 _WHILE_LOOP = ValuesRule(

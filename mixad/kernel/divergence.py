@@ -330,7 +330,8 @@ def _runs(nodes: Sequence[_Node]) -> Iterator[tuple[Set[_Arm], list[_Node]]]:
     alike: defaultdict[frozenset[_Arm], list[_Node]] = defaultdict(list)
     for node in nodes:
         alike[frozenset(node.arms)].append(node)
-    waiting = _widest_first(nodes)
+    # What outer branches need comes before what inner ones need.
+    waiting = sorted(nodes, key=lambda n: min(a.depth for a in n.arms))
     done: set[_Node] = set()
 
     def taken(candidates: Iterable[_Node]) -> Iterator[_Node]:
@@ -385,11 +386,6 @@ def _with_inner(arms: Iterable[_Arm]) -> set[_Arm]:
         found.add(arm)
         waiting += arm.inner
     return found
-
-
-def _widest_first(nodes: Sequence[_Node]) -> list[_Node]:
-    """Order nodes so that those that outer branches need come before those of inner ones."""
-    return sorted(nodes, key=lambda n: min(a.depth for a in n.arms))
 
 
 def _is_ready(node: _Node, done: set[_Node]) -> bool:

@@ -154,7 +154,8 @@ def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
 
     What is the same for a row is computed once for it, but for every gang of a folded one.
     """
-    gangs, moving = nest.extents[-1] / GANG, _moving(nest.strides)
+    gangs = nest.extents[-1] / GANG
+    moving = [k for k, s in enumerate(nest.strides) if s is not None and s[-1]]
     copies = [step for k in range(len(fold.strides)) if (step := copy_step(fold, k)) is not None]
     sums = sum(map(bool, fold.segments))
     if len(copies) + sums > _MAX_COPIES:
@@ -164,11 +165,6 @@ def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
     saved = _END_COST * (len(moving) + len(fold.summed)) + (math.ceil(gangs) - gangs) * varying
     by_element = sum(_COPY_COST[step] for step in copies) + _SUM_COST * sums
     return saved > nest.extents[-1] * by_element + (_GANG_COST * gangs - 1) * uniform
-
-
-def _moving(strides: Sequence[tuple[int, ...] | None]) -> list[int]:
-    """Return which params differ along the innermost axis."""
-    return [k for k, s in enumerate(strides) if s is not None and s[-1]]
 
 
 def _uniform_cost(program: Program, moving: Sequence[int]) -> int:

@@ -74,7 +74,7 @@ def _called_torch(function: Any, args: Any, kwargs: Any) -> Any:
 
 def _called_method(name: Any, args: Any, kwargs: Any) -> Any:
     """Return what a method of the first argument gives."""
-    args, kwargs = _given(tuple(args), dict(kwargs))
+    args, kwargs = exchanged(unwrapped, tuple(args)), exchanged(unwrapped, dict(kwargs))
     return args[0]._spelling.call_method(name, args, kwargs)
 
 
@@ -538,11 +538,6 @@ def _is_like(function: Any, tracer: Any) -> bool:
 def _called(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
     """Return what a method of a traced value returns."""
     return _by_strand(x, _called_method, name, (x, *args), options)
-
-
-def _given(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
-    """Return a method's arguments with arrays in place of the constants among them."""
-    return exchanged(unwrapped, args), exchanged(unwrapped, options)
 
 
 def _is_matrix(value: object) -> bool:

@@ -292,16 +292,12 @@ def _size(z: Any) -> Any:
 def _of_sign(g: Any, z: Any) -> Any:
     """A change of the angle turns the sign: ds = is Im(conj(s) dz) / |z|."""
     sign = _sign(z)
-    return _product(sign, _quotient(imag(_product(conj(sign), g)), _size(z))) * 1j
+    return _product(sign, _product(imag(_product(conj(sign), g)), 1.0 / _size(z))) * 1j
 
 
 def _product(x: Any, y: Any) -> Any:
     """Multiply a traced value from either side, which not every library's arrays leave to it."""
     return y * x if isinstance(y, Tracer) else x * y
-
-
-def _quotient(x: Any, y: Any) -> Any:
-    return _product(x, 1.0 / y)
 
 
 def _function(op: str) -> Callable[[Any], Any]:

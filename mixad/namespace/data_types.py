@@ -12,7 +12,7 @@ from mixad.namespace.elementwise import convert
 from mixad.namespace.promotion import promoted
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.types import C128, F64, ScalarType
+from mixad.scalar.types import C128, F64
 from mixad.tape.memory import unshared
 from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
@@ -78,8 +78,4 @@ def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
         common = common_type(library, arrays)
     else:
         common = promoted(library, what, [Typed(t, False) for t in types])
-    return tuple(_converted(x, common) for x in arrays)
-
-
-def _converted(x: Any, common: ScalarType) -> Any:
-    return x if element_type_of(x.dtype) == common else convert(x, common)
+    return tuple(x if element_type_of(x.dtype) == common else convert(x, common) for x in arrays)

@@ -258,7 +258,7 @@ class Builder:
         One of an array parameter that has been read is known: these do not change.
         """
         number = self.number(("load", array, *indices))
-        found = None if self._is_changed(array) else self.known(number)
+        found = None if any(a.var == array for a in self._accumulators) else self.known(number)
         if found is None:
             found = self._known[-1][number] = self.fresh(array.type)
             self._append(Load(found, array, indices, self.line, is_inside))
@@ -271,9 +271,6 @@ class Builder:
     def touch(self, array: Var, *indices: Atom) -> None:
         """Tell that an element of an array will be read or written soon."""
         self._append(Touch(array, indices, self.line))
-
-    def _is_changed(self, array: Var) -> bool:
-        return any(a.var == array for a in self._accumulators)
 
     def block(self, build: Callable[[], Sequence[Atom]]) -> Block:
         """Build a nested block: what it computes is known only inside it."""

@@ -14,7 +14,7 @@ import numpy as np
 from mixad.errors import KernelTypeError
 from mixad.scalar.types import COMPLEX_TYPES, STORED_TYPES, ScalarType
 
-__all__ = ["array_dtype", "element_type_of", "is_complex_dtype", "scalar_type_of"]
+__all__ = ["array_dtype", "element_type_of", "is_complex_dtype", "name_of_dtype", "scalar_type_of"]
 
 _NUMPYS: dict[str, np.dtype[Any]] = {t.dtype_name: t.dtype for t in STORED_TYPES if not t.brain}
 """NumPy's dtypes by name; those of other packages, such as bfloat16, once they are met."""
@@ -35,6 +35,11 @@ def array_dtype(xp: Any, type: ScalarType) -> Any:
     return sys.modules["jax"].dtypes.canonicalize_dtype(type.dtype)  # users may switch any time
 
 
+def name_of_dtype(dtype: Any) -> str:
+    """Return the name of a dtype of any library; another byte order has a name of its own."""
+    return str(dtype).rpartition(".")[2]
+
+
 _TYPES: dict[Any, ScalarType] = {(type(t.dtype), t.dtype): t for t in STORED_TYPES if not t.brain}
 _TYPE_NAMES = {t.dtype_name: t for t in STORED_TYPES}
 
@@ -44,7 +49,7 @@ def scalar_type_of(dtype: Any) -> ScalarType:
     key = (type(dtype), dtype)  # libraries' dtypes may hash alike and refuse to be compared
     known = _TYPES.get(key)
     if known is None:
-        known = _TYPE_NAMES.get(str(dtype).rpartition(".")[2])
+        known = _TYPE_NAMES.get(name_of_dtype(dtype))
         if known is None:
             raise KernelTypeError(f"kernels do not compute in dtype {dtype}", hint=_instead(dtype))
         _TYPES[key] = known
@@ -62,7 +67,7 @@ def element_type_of(dtype: Any) -> ScalarType:
     key = (type(dtype), dtype)
     known = _TYPES.get(key) or _COMPLEX.get(key)
     if known is None:
-        known = _COMPLEX_NAMES.get(str(dtype).rpartition(".")[2])
+        known = _COMPLEX_NAMES.get(name_of_dtype(dtype))
         if known is None:
             return scalar_type_of(dtype)
         _COMPLEX[key] = known
@@ -74,7 +79,7 @@ def is_complex_dtype(dtype: Any) -> bool:
     key = (type(dtype), dtype)
     if key in _TYPES:
         return False
-    return key in _COMPLEX or str(dtype).rpartition(".")[2] in _COMPLEX_NAMES
+    return key in _COMPLEX or name_of_dtype(dtype) in _COMPLEX_NAMES
 
 
 def _instead(dtype: Any) -> str:
@@ -82,6 +87,6 @@ def _instead(dtype: Any) -> str:
     if isinstance(dtype, np.dtype) and dtype.byteorder in "<>" and dtype.name in known:
         return f"convert it to the byte order of this machine: x.astype({dtype.name!r})"
     if "complex" in str(dtype):
-        is_long = str(dtype).rpartition(".")[2] not in _COMPLEX_NAMES
+        is_long = name_of_dtype(dtype) not in _COMPLEX_NAMES
         return "convert it to complex128" if is_long else "take its parts, x.real and x.imag"
     return f"convert it to one of {', '.join(_TYPE_NAMES)}"

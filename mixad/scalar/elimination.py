@@ -49,7 +49,7 @@ class _Row:
     def chosen(self, swap: Term, other: _Row) -> _Row:
         """Return the other row where they are exchanged, else this one."""
         pairs = zip(self.parts, other.parts, strict=True)
-        return _Row(*([_where(swap, b, a) for a, b in zip(*p, strict=True)] for p in pairs))
+        return _Row(*([call("where", swap, b, a) for a, b in zip(*p, strict=True)] for p in pairs))
 
     @property
     def parts(self) -> tuple[list[Term], list[Term], list[Term]]:
@@ -113,7 +113,3 @@ def _substituted(rows: Sequence[_Row]) -> tuple[tuple[Term, ...], ...]:
 
 def _is_zero(term: Term) -> bool:
     return isinstance(term.atom, Const) and term.atom.value == 0
-
-
-def _where(cond: Term, yes: Term, no: Term) -> Term:
-    return call("where", cond, yes, no)

@@ -111,7 +111,7 @@ class Rules:
     def join(self, a: Typed, b: Typed) -> Typed | None:
         """Return the type of an operation between two values, or None where it is refused."""
         if a.weak and b.weak:
-            return Typed(_wider_weak(a.type, b.type), True)
+            return Typed(max(a.type, b.type, key=lambda t: _KIND_RANK[t.kind]), True)
         if a.weak or b.weak:
             weak, strong = (a.type, b.type) if a.weak else (b.type, a.type)
             adopted = self._adopted(weak, strong)
@@ -165,10 +165,6 @@ class Rules:
 
 
 _KIND_RANK = {"bool": 0, "uint": 1, "int": 1, "float": 2}
-
-
-def _wider_weak(a: ScalarType, b: ScalarType) -> ScalarType:
-    return max(a, b, key=lambda t: _KIND_RANK[t.kind])
 
 
 @cache

@@ -320,7 +320,7 @@ def check_scalar(name: str, outputs: Outputs) -> None:
             f"mixad.{name}: the function returned an array of shape {shape}, a gradient needs one "
             "number: return its .sum(), or use mixad.vjp"
         )
-    if _is_complex(leaf):
+    if isinstance(leaf, complex) if is_number(leaf) else is_complex_dtype(leaf.dtype):
         raise TracerError(
             f"mixad.{name}: the function returned a complex number, a gradient needs a real one: "
             "return its real part (.real), its imaginary part or abs(), or use mixad.vjp with a "
@@ -331,10 +331,6 @@ def check_scalar(name: str, outputs: Outputs) -> None:
             f"mixad.{name}: the function returned a value of dtype {leaf.dtype}, which has no "
             "gradient: return a float computed from the arguments"
         )
-
-
-def _is_complex(leaf: Any) -> bool:
-    return isinstance(leaf, complex) if is_number(leaf) else is_complex_dtype(leaf.dtype)
 
 
 def _is_float(array: Any) -> bool:

@@ -12,7 +12,7 @@ from mixad.backends.arrays import describe_array, device_key, library_of
 from mixad.call.signature import Function
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
-from mixad.scalar.dtypes import element_type_of
+from mixad.scalar.dtypes import element_type_of, name_of_dtype
 from mixad.tape.cell import kind_of
 from mixad.tape.memory import is_numpy_number
 from mixad.tape.states import State, initial_state, known_state
@@ -81,7 +81,7 @@ def _are_taken(arrays: Sequence[Any]) -> bool:
     except (KernelTypeError, TracerError):
         return False
     are_on_one = len({device_key(getattr(a, "device", None)) for a in arrays}) == 1
-    return are_of_one and are_on_one and all(_name_of(a.dtype) in _DTYPES for a in arrays)
+    return are_of_one and are_on_one and all(name_of_dtype(a.dtype) in _DTYPES for a in arrays)
 
 
 def _described(value: Any) -> Hashable:
@@ -111,8 +111,3 @@ def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
 
 _NUMBERS = {float, np.float64, np.float32}
 _DTYPES = {"float64", "float32", "float16", "complex128", "complex64"}
-
-
-def _name_of(dtype: Any) -> str:
-    """Return the name of a dtype of any library; another byte order has a name of its own."""
-    return str(dtype).rpartition(".")[2]

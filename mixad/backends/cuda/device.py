@@ -82,7 +82,7 @@ class Device:
     def resident(self, usage: Usage, threads: int) -> int:
         """Return how many threads of a function one multiprocessor runs at once."""
         warps = -(-threads // _WARP)
-        of_warp = _rounded_up(max(usage.registers, 1) * _WARP, _REGISTER_UNIT)
+        of_warp = -(-(max(usage.registers, 1) * _WARP) // _REGISTER_UNIT) * _REGISTER_UNIT
         by_registers = self.registers // of_warp // _WARP_UNIT * _WARP_UNIT // warps
         by_shared = self.shared // max(usage.shared + self.reserved, 1)
         blocks = min(self.blocks, self.threads // threads, by_registers, by_shared)
@@ -107,7 +107,3 @@ def described(attribute: Callable[[int], int]) -> Device:
         reserved=found["reserved"],
         bandwidth=transfers * found["clock"] * 1e3 * found["bus"] / 8,
     )
-
-
-def _rounded_up(count: int, unit: int) -> int:
-    return -(-count // unit) * unit

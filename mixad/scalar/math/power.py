@@ -36,7 +36,7 @@ _REACH = {23: 210.0, 52: 1500.0}  # by bits of the fraction: x·exp(t) is 0 or i
 
 def pow(x: Term, y: Term) -> Term:
     """X to the y."""
-    magnitude = where((y == 0) | (abs(x) == 1), 1, _power_of_magnitude(abs(x), y))
+    magnitude = where((y == 0) | (abs(x) == 1), 1, exp_sum(*_exponent(abs(x), y)))  # exp(y log|x|)
     return _with_sign(x, y, magnitude)
 
 
@@ -78,11 +78,6 @@ def _mul_exp(x: Term, t: Term, low: Term) -> Term:
     half = rint(0.5 * n)
     found = found * power_of_two(half) * power_of_two(n - half)
     return where(abs(x) < inf, found, x * at_least(t + reach, 0))
-
-
-def _power_of_magnitude(x: Term, y: Term) -> Term:
-    """exp(y·log x) for x >= 0."""
-    return exp_sum(*_exponent(x, y))
 
 
 def _exponent(x: Term, y: Term) -> Pair:

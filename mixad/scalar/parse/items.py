@@ -193,7 +193,8 @@ def _chosen(frame: Frame, node: ast.Subscript, value: Tuple, index: Scalar) -> V
     result = value.items[0]
     for i, item in enumerate(value.items[1:], 1):
         here = compare(frame, node, ast.Eq(), position, frame.constant(i))
-        result = _selected(frame, node, here, item, result)
+        # Lists are copies of one that stays where it is.
+        result = shared(_written(frame, node, here, item, result))
     return result
 
 
@@ -261,14 +262,6 @@ def _position(frame: Frame, node: ast.Subscript, size: int, index: Atom) -> Scal
         with frame.at(node):
             index = frame.builder.load(frame.walk.positions(ast.unparse(node.value), size), index)
     return Scalar(frame.builder.convert(index, I64), True)
-
-
-def _selected(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
-    """Return one of two numbers, or of two tuples of one length, item by item.
-
-    Lists are copies of one that stays where it is, so they are marked as shared.
-    """
-    return shared(_written(frame, node, cond, yes, no))
 
 
 def _written(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:

@@ -222,7 +222,7 @@ class FunctionSource:
         if by_position and len(arguments) == len(self.parameters):
             return arguments
         self.info.refuse_variadic()
-        signature = _signature(self.function)
+        signature = inspect.signature(self.function, follow_wrapped=False)
         skipped = () if self.instance is MISSING else (self.instance,)
         bound = signature.bind(*skipped, *arguments, **keywords)
         bound.apply_defaults()
@@ -247,10 +247,6 @@ class FunctionSource:
         """Names of the parameters; those of a bound method without the first."""
         names = self.info.parameters
         return names if self.instance is MISSING else names[1:]
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(function, follow_wrapped=False)
 
 
 def read_function(function: Any) -> FunctionSource:

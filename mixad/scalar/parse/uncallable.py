@@ -40,7 +40,7 @@ def uncallable(name: str, function: Any, call: str) -> tuple[str, str] | None:
         return f"`{name}` is None, not a function", "define the function before the call"
     if isinstance(getattr(function, "__self__", None), complex):
         return f"`{name}` is a method of a number from outside", "np.conj(z)"
-    if _is_complex(function):
+    if isinstance(function, type) and issubclass(function, np.complexfloating):
         return f"`{name}`: its precision is not one of kernels", "np.complex128(z)"
     if is_of_arrays(function):
         return refused_of_arrays(name, function)
@@ -71,10 +71,6 @@ def wrapping(name: str, function: Any) -> tuple[str, str] | None:
 
 
 _FILLED = "a function, or a lambda, that fills them in"
-
-
-def _is_complex(function: Any) -> bool:
-    return isinstance(function, type) and issubclass(function, np.complexfloating)
 
 
 def is_of_arrays(function: Any) -> bool:
@@ -116,7 +112,7 @@ _IN_PYTHON: Mapping[str, str] = MappingProxyType({
 
 def refused_of_arrays(name: str, function: Any) -> tuple[str, str]:
     """Return the message and the hint for a function of NumPy's."""
-    hint = _of_elements(function)
+    hint = next((hint for known, hint in _OF_ELEMENTS.items() if known is function), None)
     if hint is not None:
         return f"`{name}` is not there in a kernel", hint
     within = _OF_VECTORS.get(function, "a loop")
@@ -124,10 +120,6 @@ def refused_of_arrays(name: str, function: Any) -> tuple[str, str]:
         f"`{name}` works on whole arrays: a kernel sees one element",
         f"call it before, or on the kernel's results; of a small array in the kernel, {within}",
     )
-
-
-def _of_elements(function: Any) -> str | None:
-    return next((hint for known, hint in _OF_ELEMENTS.items() if known is function), None)
 
 
 _OF_ELEMENTS: Mapping[Any, str] = MappingProxyType(

@@ -66,14 +66,10 @@ def shape_of(value: Value) -> Shape:
         return OfComplex(value.typed)
     if isinstance(value, Captured):
         typed = Typed(value.argument.type, value.argument.weak)
-        return OfComplex(_of_part(typed)) if typed.type.is_complex else typed
+        return OfComplex(Typed(part_of(typed.type), typed.weak)) if typed.type.is_complex else typed
     if isinstance(value, Tuple | Record):
         return Parts(replace(value, items=()), tuple(map(shape_of, value.items)))
     return Fixed(value)
-
-
-def _of_part(typed: Typed) -> Typed:
-    return Typed(part_of(typed.type), typed.weak)
 
 
 def parts_type(rules: Rules, types: Sequence[Typed]) -> Typed | None:
