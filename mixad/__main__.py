@@ -15,18 +15,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command.
-
-    Parameters
-    ----------
-    arguments : list of str, optional
-        Those of the command line if not given.
-
-    Returns
-    -------
-    int
-        The exit status: 0 where all is well.
-    """
+    """Run one command, by default that of the command line; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         return _run(options)

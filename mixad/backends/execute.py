@@ -255,17 +255,10 @@ class Kernel:
         return found
 
     def in_boxes(self, arguments: Sequence[Any], shifts: Sequence[Shifts | None]) -> InBoxes | None:
-        """Return what prepares launches on arrays whose elements are moved on around.
+        """Return what prepares launches on arrays whose elements are moved on around by shifts.
 
         None where they are moved before: see `mixad.kernel.rolls.plan_rolled`, and where launches
         are watched, or another's.
-
-        Parameters
-        ----------
-        arguments : sequence
-            One per param.
-        shifts : sequence of (tuple of int or None)
-            How far the elements of each are moved on along its axes.
         """
         indexes = any(p.kind == "array" for p in self.passes[0].params)
         if AUDIT.read() or indexes or any(p.accumulators for p in self.passes):

@@ -130,19 +130,7 @@ class Explanation:
 def explain_call(
     program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
 ) -> Explanation:
-    """Explain the kernel that computes a call's values and gradients.
-
-    Parameters
-    ----------
-    program : Program
-        What is called.
-    values : sequence
-        One per param.
-    wrt : sequence of int
-        Params to differentiate with respect to.
-    options : KernelOptions
-        The function's overrides.
-    """
+    """Explain the kernel that computes a call's values and its gradients by some params."""
     planned = planned_call(program, values, wrt, options)
     first = planned.kernels[0]
     return Explanation(

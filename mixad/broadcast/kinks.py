@@ -118,22 +118,10 @@ def kink_report(
     tolerance: float | None,
     first: Line,
 ) -> KinkReport:
-    """Report which elements of a call come near a kink.
+    """Report which elements of a call come near a kink as some params move.
 
-    Parameters
-    ----------
-    program : Program
-        What is called.
-    values : sequence
-        One per param: plain arrays and numbers.
-    wrt : sequence of int
-        Params that may move.
-    options : KernelOptions
-        The function's overrides.
-    tolerance : float or None
-        What counts as near; None: the square root of the precision of what is compared.
-    first : Line
-        The first line of the function.
+    Near is within a ``tolerance``, or the square root of the precision of what is compared.
+    ``first`` is the first line of the function.
     """
     _check(tolerance)
     _check_has_elements(program, values)

@@ -9,17 +9,9 @@ __all__ = ["describe", "main"]
 
 
 def main(*, clear: bool = False) -> int:
-    """Print the folder and its size, after clearing it if asked to.
+    """Print the folder and its size, after removing the kernels that are there if asked to.
 
-    Parameters
-    ----------
-    clear : bool
-        Remove the kernels that are there. Those that processes have loaded stay loaded.
-
-    Returns
-    -------
-    int
-        The exit status, 0.
+    Those that processes have loaded stay loaded.
     """
     cache = default()
     if clear:
@@ -30,17 +22,6 @@ def main(*, clear: bool = False) -> int:
 
 
 def describe(cache: ObjectCache) -> str:
-    """Return the path with the number and size of the files in it.
-
-    Parameters
-    ----------
-    cache : ObjectCache
-        Its folder may be absent.
-
-    Returns
-    -------
-    str
-        One line.
-    """
+    """Return a line with the path, which may be absent, and the number and size of files in it."""
     count, size = cache.size()
     return f"{cache.folder}: {count} files, {show_bytes(size)}"

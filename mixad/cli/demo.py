@@ -65,54 +65,20 @@ class Workload:
 
     @classmethod
     def random(cls, n: int, seed: int = 0) -> Workload:
-        """Return a workload of f32 arrays.
-
-        Parameters
-        ----------
-        n : int
-            Rows and columns.
-        seed : int
-            Of the random generator.
-
-        Returns
-        -------
-        Workload
-            The same for the same arguments.
-        """
+        """Return a workload of f32 arrays with n rows and columns, the same for the same seed."""
         rng = np.random.default_rng(seed)
         z, zb = rng.integers(0, 2, (2, n)).astype(np.float32)
         return cls(z, zb, *rng.random((5, n, n), dtype=np.float32))
 
     def astype(self, dtype: type[np.floating[Any]]) -> Workload:
-        """Return the same workload in another dtype.
-
-        Parameters
-        ----------
-        dtype : type
-            A NumPy floating type.
-
-        Returns
-        -------
-        Workload
-            Its arrays are copies.
-        """
+        """Return copies of the arrays in another dtype."""
         return Workload(*(array.astype(dtype) for array in vars(self).values()))
 
 
 def value_and_vjp_by_hand(work: Workload) -> tuple[Array, tuple[Array, ...]]:
-    """Return the new state and the four gradients, from formulas derived on paper, in NumPy.
+    """Return the new state and its gradients with respect to c, f, i, g, in the workload's dtype.
 
-    Parameters
-    ----------
-    work : Workload
-        Of any floating dtype, in which all is computed.
-
-    Returns
-    -------
-    value : array
-        The new state.
-    gradients : tuple of array
-        With respect to c, f, i, g.
+    From formulas derived on paper, in NumPy.
     """
     flush = work.z == 1
     copy = ~flush & (work.zb == 0)
@@ -134,15 +100,7 @@ def value_and_vjp_by_hand(work: Workload) -> tuple[Array, tuple[Array, ...]]:
 def relative_error(got: Array, expected: Array) -> float:
     """Return the largest difference, as a share of the largest expected entry.
 
-    Parameters
-    ----------
-    got, expected : array
-        Of one shape.
-
-    Returns
-    -------
-    float
-        Infinite where an entry is not finite or the shapes differ.
+    It is infinite where an entry is not finite or the shapes differ.
     """
     if got.shape != expected.shape or not np.isfinite(got).all():
         return float("inf")
@@ -152,17 +110,7 @@ def relative_error(got: Array, expected: Array) -> float:
 def main(size: int = SIZE, repeats: int = REPEATS) -> int:
     """Check the gradient against one derived by hand in f64, then print a table of times.
 
-    Parameters
-    ----------
-    size : int
-        Rows and columns.
-    repeats : int
-        Timed calls for each row of the table, of which the median is shown.
-
-    Returns
-    -------
-    int
-        The exit status: 1 where the gradient is wrong.
+    Times are medians of ``repeats`` calls.  The exit status is 1 where the gradient is wrong.
     """
     work = Workload.random(size)
     print(f"HM-LSTM cell update, {size} x {size}, float32, gradient with respect to c, f, i, g\n")

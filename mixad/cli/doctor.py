@@ -32,13 +32,7 @@ _OPTIONAL = (
 
 
 def main() -> int:
-    """Print the report.
-
-    Returns
-    -------
-    int
-        The exit status: 1 where the self-test fails or a setting is wrong.
-    """
+    """Print the report; the exit status is 1 where the self-test fails or a setting is wrong."""
     _section("versions", _versions())
     _section("machine", _machine())
     _section("environment", _environment())
@@ -157,17 +151,9 @@ def _decay(x, steps):  # type: ignore[no-untyped-def]
 
 
 def self_test(gradient: Callable[..., object] | None = None) -> str | None:
-    """Compare one gradient, through a branch and a loop, with its formula.
+    """Compare one gradient, through a branch and a loop, with its formula; return what is wrong.
 
-    Parameters
-    ----------
-    gradient : callable, optional
-        Takes `x` and `steps`, returns the gradient; that of mixad if not given.
-
-    Returns
-    -------
-    str or None
-        What is wrong, or None.
+    ``gradient`` takes `x` and `steps`; that of mixad if not given.
     """
     x = np.linspace(-2.0, 2.0, 101)
     steps = np.arange(101.0) % 5

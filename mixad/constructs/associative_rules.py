@@ -57,17 +57,8 @@ class Reduction(Static):
 def run_reduction(reduction: Reduction, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run a reduction or a scan, or record it if an argument is traced.
 
-    Parameters
-    ----------
-    reduction : Reduction
-        What to do.
-    arguments : sequence of array or Tracer
-        The arrays of elements, along whose second axis these are; and what the operator captures.
-
-    Returns
-    -------
-    tuple of (array or Tracer)
-        Of a scan the arrays of prefixes, else those of one element.
+    Arguments are arrays, with elements along their second axis, and what the operator captures.
+    Returned are the arrays of prefixes, or those of one element.
     """
     if any(isinstance(each, Tracer) for each in arguments):
         found = apply_values_rule(_REDUCTION, *arguments, reduction=reduction)

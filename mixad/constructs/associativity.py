@@ -23,20 +23,9 @@ _ROUNDING = 1e5
 def check_elements(
     name: str, combination: Combination, leaves: Sequence[Any], shape: tuple[int, ...], axis: int
 ) -> None:
-    """Raise if an operator is not associative at some places of an axis.
+    """Raise if an operator is not associative at some places of an axis of arrays.
 
-    Parameters
-    ----------
-    name : str
-        Of the construct, for messages.
-    combination : Combination
-        The operator.
-    leaves : sequence of array or Tracer
-        The arrays of elements.
-    shape : tuple of int
-        Their shape without the axes of an element.
-    axis : int
-        Along which elements are combined.
+    The shape is that of the arrays without the axes of an element.
     """
     last = shape[axis] - 2
     places = range(0, last, max(1, -(-last // _TRIALS)))

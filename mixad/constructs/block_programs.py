@@ -99,15 +99,7 @@ class Operator(Static):
 
 
 class _Walk:
-    """A program over blocks while it is built.
-
-    Parameters
-    ----------
-    name : str
-        Of the program.
-    operator : Operator
-        What combines elements.
-    """
+    """A program over blocks while it is built."""
 
     def __init__(self, name: str, operator: Operator) -> None:
         self.builder = Builder(f"{operator.program.name}: {name}")
@@ -301,12 +293,7 @@ class _Walk:
 class _Pullback:
     """The pullback of an operator, for a program that walks through blocks.
 
-    Parameters
-    ----------
-    walk : _Walk
-        The program.
-    wanted : sequence of int
-        Which captured values have gradients: of arrays they are added to accumulators.
+    The gradients of ``wanted`` captured arrays are added to accumulators.
     """
 
     def __init__(self, walk: _Walk, wanted: Sequence[int] = ()) -> None:

@@ -23,18 +23,9 @@ def or_zeros(derivative: Any, result: Result) -> Any:
 def pull_back(
     body: Body, operands: Sequence[Any], active: Sequence[int], gs: Sequence[Any]
 ) -> list[Any]:
-    """Return the cotangents of some operands of a body; None where they are zero.
+    """Return the cotangents of active operands of a body, given those of its results.
 
-    Parameters
-    ----------
-    body : Body
-        The function.
-    operands : sequence of array or Tracer
-        What it is given.
-    active : sequence of int
-        Which of these are differentiated.
-    gs : sequence
-        The cotangents of its results, None where they are zero.
+    Both are None where they are zero.
     """
     with Level(body.name) as level:
         given, nodes = _enter(body, operands, active, level)
@@ -52,19 +43,8 @@ def pull_back(
 def push_forward(
     body: Body, operands: Sequence[Any], active: Sequence[int], tangents: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Return the results of a body, and their tangents; None where these are zero.
-
-    Parameters
-    ----------
-    body : Body
-        The function.
-    operands : sequence of array or Tracer
-        What it is given.
-    active : sequence of int
-        Which of these move.
-    tangents : sequence of array or Tracer
-        Along what.
-    """
+    """Return the results of a body, and their tangents, None where these are zero, given those of
+    active operands."""
     with Level(body.name, is_reverse=False) as level:
         given, nodes = _enter(body, operands, active, level)
         outputs = body.compute(*given)

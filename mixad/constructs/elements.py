@@ -27,14 +27,8 @@ __all__ = ["Elements", "read_elements"]
 class Elements:
     """Arrays of one shape, an element of which is what is at one place of all.
 
-    Attributes
-    ----------
-    structure : Structure
-        Of an element.
-    results : tuple of Result
-        What the user's arrays are.
-    kinds : tuple of Kind
-        What the arrays are that are combined: of 16-bit floats float32.
+    ``results`` are what the user's arrays are, ``kinds`` those of what is combined: of 16-bit
+    floats float32.
     """
 
     structure: pytree.Structure
@@ -134,12 +128,7 @@ def read_elements(name: str, what: str, value: Any) -> tuple[Elements, list[Any]
     """Return what a construct of some name is given as elements, and the arrays that are combined;
     ``what`` is its argument.
 
-    Raises
-    ------
-    KernelTypeError
-        If it is no array, tuple or record of arrays, or is complex, or in chunks.
-    KernelShapeError
-        If arrays have several shapes.
+    Refused are structures of more than one level, complex numbers, chunks, and several shapes.
     """
     flat, structure = pytree.flatten(value)
     are_nested = any(child.kind for child in structure.children)

@@ -135,17 +135,8 @@ class Loop(Static):
 def run_loop(loop: Loop, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run a loop, or record it if an argument is traced.
 
-    Parameters
-    ----------
-    loop : Loop
-        What to do.
-    arguments : sequence of array or Tracer
-        Carries, ``xs``, and what the body captures.
-
-    Returns
-    -------
-    tuple of (array or Tracer)
-        The last carries, ``ys``, and the carries that are kept.
+    Arguments are carries, ``xs``, and what the body captures.  Returned are the last carries,
+    ``ys``, and the carries that are kept.
     """
     if not any(isinstance(each, Tracer) for each in arguments):
         return _run(None, *arguments, loop=loop)
@@ -354,16 +345,7 @@ _WITH_READ = 8
 class _Backward:
     """Cotangents on their way through the steps of a loop, from the last to the first.
 
-    Parameters
-    ----------
-    loop : Loop
-        The loop.
-    wanted : sequence of bool
-        Which of its arguments have a cotangent.
-    values : sequence of array or Tracer
-        What it gave.
-    gs : sequence
-        The cotangents of that, None where they are zero.
+    ``values`` are what it gave, ``gs`` their cotangents, None where they are zero.
     """
 
     def __init__(
@@ -429,7 +411,7 @@ class _Backward:
         """Carry cotangents back through steps whose carries are kept."""
         loop, moving = self._loop, len(self._moving)
         if not self._of_captured:
-            self._of_captured = [_zeros_like(captured[at]) for at in self._captured]
+            self._of_captured = [result_of(captured[at]).zeros() for at in self._captured]
         parts = [kept[at] for at in pullback.read]
         parts += loop.parts_of((*xs, *self._of_ys, *self._of_kept), first, last)
         count = moving + len(self._captured)
@@ -490,8 +472,8 @@ class _Backward:
                 before[number] = _sum(before[number], g)
             sums = list(map(_sum, sums, found[end:]))
             given = [operands[at] for at in active]
-            before = list(map(_or_zeros_of, before, given))
-            return [*before, *sums, *map(_or_zeros_of, of_xs, given[moving:end])]
+            before = list(map(or_zeros, before, map(result_of, given)))
+            return [*before, *sums, *map(or_zeros, of_xs, map(result_of, given[moving:end]))]
 
         results = [body.results[at] for at in self._moving]
         results += [result_of(captured[at]) for at in self._captured]
@@ -524,14 +506,6 @@ def _take(items: Any, count: int) -> list[Any]:
 
 def _joined(pieces: Sequence[Any]) -> Any:
     return pieces[0] if len(pieces) == 1 else concat(pieces, axis=0)
-
-
-def _or_zeros_of(g: Any, value: Any) -> Any:
-    return _zeros_like(value) if g is None else g
-
-
-def _zeros_like(value: Any) -> Any:
-    return result_of(value).zeros()
 
 
 # -- forward mode ----------------------------------------------------------------------------------

@@ -96,23 +96,9 @@ def read_operator(
     elements: Elements,
     core: tuple[int, ...],
 ) -> Combination:
-    """Return what an operator does with elements.
+    """Return what an operator does with elements, which have some ``core`` axes.
 
-    Parameters
-    ----------
-    name : str
-        Of the construct, for messages.
-    op : callable
-        The user's.
-    elements : Elements
-        What is combined.
-    core : tuple of int
-        The last axes of arrays, which belong to an element.
-
-    Raises
-    ------
-    KernelTypeError
-        If it does not return an element, or captures an array as a whole.
+    It is refused if it does not return an element, or captures an array as a whole.
     """
     example, signature = _example_of(name, elements, core)
     specialiser, call, values = _bound(name, op, example, signature)

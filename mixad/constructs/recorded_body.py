@@ -64,15 +64,6 @@ def record_body(
     """Call a function on values that stand for inputs; return what it does.
 
     None if it does what is not known to be the same for other values.
-
-    Parameters
-    ----------
-    name : str
-        What calls it, for messages.
-    call : callable
-        Of a traced value for each input, returns a pytree.
-    inputs : sequence of Result
-        What the inputs are.
     """
     if not inputs:  # a strand has at least one
         return _record(name, call, inputs, [np.zeros(())])

@@ -46,17 +46,8 @@ class Switch(Static):
 def run_switch(switch: Switch, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run the function that is chosen, or record the choice if an argument is traced.
 
-    Parameters
-    ----------
-    switch : Switch
-        What is chosen from.
-    arguments : sequence of array or Tracer
-        The index, or whether the second function is meant; operands; what each function captures.
-
-    Returns
-    -------
-    tuple of (array or Tracer)
-        What it gives.
+    Arguments are the index, or whether the second function is meant; operands; what each function
+    captures.
     """
     return apply_values_rule(_SWITCH, *arguments, switch=switch)
 

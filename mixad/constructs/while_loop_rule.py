@@ -68,17 +68,8 @@ class WhileLoop(Static):
 def run_while_loop(loop: WhileLoop, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run a loop, or record it if an argument is traced.
 
-    Parameters
-    ----------
-    loop : WhileLoop
-        What to do.
-    arguments : sequence of array or Tracer
-        Carries, what the test captures, and what the body does.
-
-    Returns
-    -------
-    tuple of (array or Tracer)
-        The last carries, and how many steps there were.
+    Arguments are carries, what the test captures, and what the body does.  Returned are the last
+    carries, and how many steps there were.
     """
     return apply_values_rule(_WHILE_LOOP, *arguments, loop=loop)
 

@@ -51,18 +51,8 @@ def plan_rolled(
 ) -> list[RolledBox] | None:
     """Return one launch for each box, all of one kernel; None where that cannot be.
 
-    Parameters
-    ----------
-    passes : tuple of Program
-        As `mixad.kernel.plan.plan` takes them.
-    requests : sequence of OutputRequest
-        The wanted results: one value for each element, or there is no launch.
-    layouts : sequence of (Layout or None)
-        Of the arguments.
-    shifts : sequence of (tuple of int or None)
-        For each argument, how its elements are moved on; None where they are not.
-    shape : tuple of int
-        The broadcast shape; arguments that are moved have it.
+    There is one for results that have one value for each element.  Arguments that are moved on, by
+    one of ``shifts``, have the broadcast shape.
     """
     if 0 in shape or any(r.shape is not None or r.part is not None or r.beside for r in requests):
         return None

@@ -110,16 +110,8 @@ class _Sums:
     ) -> tuple[list[Atom], list[Atom | None]]:
         """Add a program's dual statements, and what is added to arrays; return outputs, gradients.
 
-        Parameters
-        ----------
-        program : Program
-            What is pulled back.
-        names : mapping
-            What its params are in the builder.
-        inputs : sequence of int
-            Params, no arrays, whose gradients are wanted.
-        seeds : sequence of (int, Atom)
-            Outputs with their cotangents.
+        ``names`` are its params in the builder, ``inputs`` those, no arrays, that have a gradient,
+        ``seeds`` outputs with their cotangents.
         """
         accesses = plan_accesses(program, self.arrays, [m for m, _ in seeds])
         exposed = expose(program, accesses)

@@ -359,20 +359,8 @@ def operation_of(
 ) -> Operation | None:
     """Return what is done with a call that has been recorded as an operation of what is around.
 
-    None if it has come with ever other numbers.
-
-    Parameters
-    ----------
-    strand : Strand
-        The recording.
-    end : State
-        In which it has ended: recordings that are alike have one operation.
-    compute : callable
-        Gives the results, of an `Inside` and the operands: what `came_into` it, and others.
-    numbers : mapping
-        By slot, those that came in.
-    outputs, wanted : tuple of int
-        The slots of what the function returned, and of what else is wanted.
+    Recordings that are alike, which end in one state, have one operation.  None if it has come with
+    ever other ``numbers``.
     """
     told = tuple([(slot, type(v), np.asarray(v).tobytes()) for slot, v in numbers.items()])
     segments = tuple(strand.ends), tuple(strand.sources.items())

@@ -33,21 +33,7 @@ __all__ = ["KeptCall", "keep_call"]
 def keep_call(
     name: str, f: Function, primals: Sequence[Any], has_aux: bool, *, is_reverse: bool
 ) -> tuple[Any, Any, KeptCall | Recorded]:
-    """Return the value of a call, its aux, and what is linear of it: by plans, or by nodes.
-
-    Parameters
-    ----------
-    name : str
-        The transform.
-    f : callable
-        What is called.
-    primals : sequence
-        With what.
-    has_aux : bool
-        Whether it returns ``(value, aux)``.
-    is_reverse : bool
-        Whether cotangents will be pulled back; tangents are carried forward otherwise.
-    """
+    """Return the value of a call, its aux, and what is linear of it: by plans, or by nodes."""
     positions = range(len(primals))
     with Level(name, is_reverse=is_reverse) as level:
         call = open_strand(level, f, primals, positions, None, KeptCall)

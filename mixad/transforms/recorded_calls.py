@@ -28,13 +28,7 @@ class Recorded(NamedTuple):
     outputs: Outputs
 
     def pushed(self, directions: Sequence[Sequence[Any]]) -> tuple[Any, list[Any]]:
-        """Return the value, and its tangent along each of at most ten directions.
-
-        Parameters
-        ----------
-        directions : sequence of sequence
-            For each direction a tangent of each primal.
-        """
+        """Return the value, and its tangent along each of at most ten directions."""
         carried = self.carried([self.leaves(tangents) for tangents in directions])
         structure = self.outputs.structure
         return (
@@ -43,13 +37,7 @@ class Recorded(NamedTuple):
         )
 
     def tangent(self, tangents: Sequence[Any]) -> Any:
-        """Return the tangent of the value along one direction; the value is not made.
-
-        Parameters
-        ----------
-        tangents : sequence
-            One of each primal.
-        """
+        """Return the tangent of the value along one direction; the value is not made."""
         found = self.carried([self.leaves(tangents)]).without_values().along(0)
         return pytree.unflatten(self.outputs.structure, found)
 
@@ -61,13 +49,8 @@ class Recorded(NamedTuple):
         return inputs.gradients(cotangents, outputs.around(level))
 
     def carried(self, directions: Sequence[Sequence[Any]]) -> Carried:
-        """Carry tangents through the call, along at most ten directions.
-
-        Parameters
-        ----------
-        directions : sequence of sequence
-            For each direction the tangent of each leaf of the primals, None where it is zero.
-        """
+        """Carry tangents of the leaves of the primals through the call, along at most ten
+        directions; None is a tangent that is zero."""
         with Level(self.level.name, is_reverse=False) as own:
             own.fuses = self.level.fuses
             return Carried(self, own, self._duals(own, directions))
@@ -160,22 +143,8 @@ def recorded(
 ) -> tuple[Recorded, Any]:
     """Call a function on tracers; return what was recorded, and its aux.
 
-    Parameters
-    ----------
-    name : str
-        The transform.
-    f : callable
-        The function.
-    arguments : sequence
-        Its positional arguments.
-    has_aux : bool
-        Whether it returns ``(value, aux)``.
-    positions : sequence of int, optional
-        Which of them are primals; all without it.
-    kwargs : dict, optional
-        Its keyword arguments.
-    is_reverse : bool
-        Whether cotangents may be carried back through it, too.
+    Primals are all arguments, or those at some ``positions``.  Cotangents may be carried back
+    through it, too, if it ``is_reverse``.
     """
     positions = range(len(arguments)) if positions is None else positions
     with Level(name, is_reverse=is_reverse) as level:

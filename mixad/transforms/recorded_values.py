@@ -24,20 +24,8 @@ def record_values(
 ) -> tuple[Any, Any] | None:
     """Return what a call gives, and its aux, by a plan if it is known; None if there is none to be.
 
-    Parameters
-    ----------
-    name : str
-        The transform.
-    f : callable
-        What it is a transform of.
-    args : sequence
-        Its arguments.
-    positions : sequence of int
-        Which of them are made of arrays.
-    call : callable
-        Takes the arguments and the leaves of those at these positions, as the recording knows them.
-    has_aux : bool
-        Whether it returns ``(value, aux)``.
+    ``call`` takes the arguments, and the leaves of those at some positions as the recording knows
+    them.
     """
     with Level(name, is_reverse=False, differentiates=False) as level:
         strand = open_strand(level, f, args, positions)

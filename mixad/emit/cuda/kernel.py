@@ -68,24 +68,9 @@ def for_threads(spec: KernelSpec) -> KernelSpec:
 
 
 def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
-    """Return the CUDA C++ of a kernel, for NVRTC or nvcc: it includes nothing.
+    """Return the CUDA C++ of a kernel from `for_threads`, for NVRTC or nvcc: it includes nothing.
 
-    Parameters
-    ----------
-    spec : KernelSpec
-        From `for_threads`.
-    dialect : Dialect
-        What the addresses and extents of a launch allow.
-
-    Returns
-    -------
-    str
-        The same text for equal specs and dialects, up to comments.
-
-    Raises
-    ------
-    ValueError
-        If the rows of the spec are folded.
+    It is the same text for equal specs and dialects, up to comments.  Rows must not be folded.
     """
     if spec.folded:
         raise ValueError(

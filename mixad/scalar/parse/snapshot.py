@@ -252,21 +252,8 @@ class FunctionSource:
 def read_function(function: Any) -> FunctionSource:
     """Find the source of a function and prove that it is the function's.
 
-    Parameters
-    ----------
-    function : callable
-        A ``def``, a lambda, a bound method, an object whose class has a plain ``__call__``, or what
-        `functools.lru_cache` or `mixad.broadcast` made of one of these.
-
-    Returns
-    -------
-    FunctionSource
-        Its syntax tree, checked against its code object.
-
-    Raises
-    ------
-    KernelSyntaxError
-        If it is no Python function, or its source is missing or has changed since.
+    That is a ``def``, a lambda, a bound method, an object whose class has a plain ``__call__``, or
+    what `functools.lru_cache` or `mixad.broadcast` made of one of these; others are refused.
     """
     found = unwrapped(function)
     if found is None:
