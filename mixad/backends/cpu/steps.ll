@@ -83,7 +83,7 @@ done:
   ret i64 %reached
 }
 
-; A kernel that adds rows up as `tree_sum` of launch.py does: address, how many rows, their length,
+; A kernel that adds rows up as `_tree_sum` of results.py does: address, how many rows, their length,
 ; how many such blocks of rows there are. What each block leaves comes after that of the one before.
 define void @sum_rows(ptr %block, i64 %begin, i64 %end) {
 entry:

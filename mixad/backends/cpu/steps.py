@@ -46,7 +46,7 @@ def copy_block(bytes_: int) -> LaunchBlock:
 
 
 def sum_block(rows: int, length: int, blocks: int) -> LaunchBlock:
-    """Return what adds up so many rows of doubles in each block, in place, as `tree_sum` does."""
+    """Return what adds up so many rows of doubles in each block, in place, as Python does it."""
     words = array("q", (0, rows, length, blocks))
     return LaunchBlock(_native().sum_rows, words, 1, (), (), ())
 

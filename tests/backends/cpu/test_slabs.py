@@ -83,7 +83,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(tmp_path):
 _ADD_TO_THE_LAST_PAGE = """
 import ctypes, mmap
 import numpy as np, mixad
-import mixad.backends.cpu.launch as launch
+import mixad.backends.cpu.results as results
 
 page = mmap.PAGESIZE
 memory = mmap.mmap(-1, 3 * page)
@@ -98,12 +98,12 @@ def guarded(size, dtype, at_end=True):
     whole = np.frombuffer(memory, "u1", page, page)
     return (whole[page - size:] if at_end else whole[:size]).view(dtype)
 
-given = launch._initial_memory
+given = results._initial_memory
 def sums(result):  # the first copy ends where the page does
     made = guarded(int(np.prod(result.memory)), result.held.dtype).reshape(result.memory)
     made[...] = 0
     return made
-launch._initial_memory = sums
+results._initial_memory = sums
 
 table = np.arange(1.0, 6.0)
 def f(table, k):

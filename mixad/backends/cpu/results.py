@@ -1,0 +1,197 @@
+"""Results of CPU kernels: memory that is allocated, sums of tiles and slabs that are added up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from mixad.backends.cpu import buffers
+from mixad.backends.cpu.steps import narrow_block, sum_block
+from mixad.backends.hookspecs import LaunchBlock, Written
+from mixad.kernel.binding import Binding, Result
+from mixad.kernel.boxes import Box, without
+from mixad.kernel.tiling import padded_columns
+from mixad.scalar.narrow import to_memory
+from mixad.scalar.types import F32, F64, ScalarType
+from mixad.scalar.updates import OPS, neutral
+
+__all__ = ["Output", "allocator", "output_of", "written_part", "written_whole"]
+
+_Array: TypeAlias = np.ndarray[Any, Any]
+
+_LINE = 64
+"""Bytes of a cache line, on which streamed results begin."""
+
+
+class Output(NamedTuple):
+    """Where the address of an output goes, what makes its memory, where it begins in that, and what
+    makes the output of it; None if that is the memory."""
+
+    position: int
+    make: Callable[[], _Array]
+    first: int = 0
+    finish: Callable[[_Array], _Array] | None = None
+
+
+def output_of(result: Result, binding: Binding, aligned: bool) -> Output:
+    """Return how one output is allocated and finished."""
+    dtype = result.held.dtype
+    if result.is_accumulated and result.summed is not None:
+        make: Callable[[], _Array] = partial(_initial_memory, result)
+    elif not binding.tiles:
+        make = partial(np.zeros, result.memory, dtype)
+    elif binding.axes is None and result.is_left_whole:
+        return Output(result.position, allocator(result.final, dtype, aligned))
+    else:
+        make = partial(_allocate, result, aligned)
+    needs_finish = binding.axes is not None or not result.is_finished
+    finishes = partial(_finish, result, axes=binding.axes) if needs_finish else None
+    return Output(result.position, make, result.first * dtype.itemsize, finishes)
+
+
+def _initial_memory(result: Result) -> _Array:
+    """Return what an accumulator begins as, with an element behind an array that has none: lanes
+    without a place of their own change the first by what changes nothing."""
+    count, dtype = math.prod(result.memory), result.held.dtype
+    if result.update == "add":  # pages that nothing is added to are not touched
+        memory = np.zeros(max(1, count), dtype)
+    else:
+        memory = np.full(max(1, count), neutral(result.update or "add", result.held), dtype)
+    return memory[:count].reshape(result.memory)
+
+
+def allocator(shape: tuple[int, ...], dtype: np.dtype[Any], aligned: bool) -> Callable[[], _Array]:
+    """Return what makes an array, without asking the pool for a small one."""
+    if aligned or math.prod(shape) * dtype.itemsize >= buffers.SMALLEST:
+        return partial(buffers.empty, shape, dtype, aligned=aligned)
+    return partial(np.empty, shape, dtype)
+
+
+def _allocate(result: Result, aligned: bool) -> _Array:
+    """Return the memory of an output, zero where the kernel does not write.
+
+    If it is to be aligned, the first element that is written begins a line of the cache.
+    """
+    dtype, part = result.held.dtype, result.part
+    if result.is_summed_by_columns:
+        *outer, extent = result.memory
+        return buffers.empty((*outer, padded_columns(extent)), dtype)[..., :extent]
+    if part is None:
+        return buffers.empty(result.memory, dtype, aligned=aligned)
+    lead = -result.first % (_LINE // dtype.itemsize)
+    flat = buffers.empty((lead + math.prod(result.memory),), dtype, aligned=aligned)
+    whole = flat[lead:].reshape(result.memory)
+    written = Box(part.starts, part.extents)
+    for box in without(Box((0,) * len(part.whole), part.whole), written):
+        whole[box.slices] = 0
+    return whole
+
+
+def _finish(result: Result, memory: _Array, axes: tuple[int, ...] | None) -> _Array:
+    """Return an output from what the kernel left.
+
+    The axes are the permutation from the order of the loops to the caller's.
+    """
+    if result.summed is not None:
+        combine = getattr(np, OPS[result.update or "add"])
+        for axis in result.summed:
+            if memory.shape[axis] > 1:
+                memory = _tree_sum(memory, axis, combine)
+        memory = _summed_columns(result, memory)
+        sums = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
+        # An array that is handed out does not keep the copies of all slabs.
+        memory = sums.copy() if result.is_accumulated and result.memory[0] > 1 else sums
+    if axes is not None and not result.is_accumulated:
+        memory = memory.transpose((*axes, *range(len(axes), memory.ndim)))
+    return memory if memory.shape == result.final else memory.reshape(result.final)
+
+
+def _summed_columns(result: Result, memory: _Array) -> _Array:
+    """Return what is left once the axes are summed that are within the last one of the memory."""
+    if not result.columns:
+        return memory
+    first = memory.ndim - 1
+    memory = memory.reshape(*memory.shape[:-1], *(extent for extent, _ in result.columns))
+    for axis, (_, is_sum) in enumerate(result.columns, first):
+        if is_sum:
+            memory = _tree_sum(memory, axis)
+    return memory
+
+
+def _rounded(sums: _Array, type: ScalarType) -> _Array:
+    """Return sums in the type of the output."""
+    if type.is_narrow:
+        return to_memory(sums, type)
+    if sums.dtype == type.dtype:
+        return sums
+    with np.errstate(all="ignore"):
+        return sums.astype(type.dtype)
+
+
+def _tree_sum(values: _Array, axis: int, combine: np.ufunc = np.add) -> _Array:
+    """Sum along an axis by a binary tree that depends on nothing but the extent.
+
+    The axis is kept with extent 1.  ``values`` may be overwritten.  These are few partial sums, in
+    `mixad.kernel.tiling.accumulator`'s type, not the elements, for which the reference backend has
+    `mixad.emit.array_run.sum_by_halves`: the two agree up to rounding only.
+    """
+    values = np.moveaxis(values, axis, 0)
+    count = len(values)
+    with np.errstate(all="ignore"):
+        while count > 1:
+            half = count // 2
+            combine(values[:half], values[count - half : count], out=values[:half])
+            count -= half
+    return np.moveaxis(values[:1], 0, axis)
+
+
+# -- results of steps: no Python finishes them -----------------------------------------------------
+
+
+def written_part(result: Result) -> Written:
+    """Return where a part of an array goes."""
+    return Written(result.position, 0, (), result.first * result.held.dtype.itemsize)
+
+
+def written_whole(result: Result) -> Written | None:
+    """Return where a result goes and what finishes it; None if Python is to do that."""
+    if result.part is not None or result.is_accumulated:
+        return None
+    shape, size = list(result.memory), result.held.dtype.itemsize
+    if result.summed is None:
+        is_final = result.memory == result.final
+        return Written(result.position, math.prod(shape) * size) if is_final else None
+    padded = padded_columns(shape[-1]) if result.is_summed_by_columns else shape[-1]
+    finish, room = list[tuple[bool, LaunchBlock]](), math.prod((*shape[:-1], padded)) * size
+    shape[-1] = padded
+    if padded != result.memory[-1] and math.prod(shape[:-1]) > shape[-2]:
+        return None  # there would be gaps between blocks of rows
+    axes = [(axis, shape[axis]) for axis in result.summed]
+    finish += _sums(shape, axes)
+    if result.columns:
+        shape = [*shape[:-1], *[extent for extent, _ in result.columns]]
+        first = len(result.memory) - 1
+        columns = enumerate(result.columns, first)
+        finish += _sums(shape, [(axis, extent) for axis, (extent, is_sum) in columns if is_sum])
+    if finish and result.held != F64:
+        return None
+    if result.held != result.type:
+        if (result.held, result.type) != (F64, F32):
+            return None
+        finish.append((False, narrow_block(math.prod(result.final))))
+    return Written(result.position, room, tuple(finish))
+
+
+def _sums(shape: list[int], axes: Sequence[tuple[int, int]]) -> list[tuple[bool, LaunchBlock]]:
+    """Return what adds up along axes in place; their extents in the shape become 1."""
+    found = []
+    for axis, extent in axes:
+        if extent > 1:
+            after, before = math.prod(shape[axis + 1 :]), math.prod(shape[:axis])
+            found.append((True, sum_block(extent, after, before)))
+            shape[axis] = 1
+    return found
