@@ -6,8 +6,9 @@ first, with the carries that each step began with.  So is its pushforward.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -500,8 +501,8 @@ def _sum(one: Any, other: Any) -> Any:
     return added(one, other)
 
 
-def _take(items: Any, count: int) -> list[Any]:
-    return [next(items) for _ in range(count)]
+def _take(items: Iterator[Any], count: int) -> list[Any]:
+    return list(islice(items, count))
 
 
 def _joined(pieces: Sequence[Any]) -> Any:
@@ -515,53 +516,23 @@ def tangents_of(
     tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, loop: Loop
 ) -> list[Any]:
     """Return the tangents of what a loop gives, None where they are zero."""
-    body, results = loop.body, loop.body.results
-    n = loop.carries
+    n, moving, results = loop.carries, loop.moving, loop.body.results
     carries, xs, captured = loop.split(arguments)
     of_carries, of_xs, of_captured = loop.split(list(tangents))
-    moving = loop.moving
     moving_xs = [at for at, t in enumerate(of_xs) if t is not None]
     moving_captured = [at for at, t in enumerate(of_captured) if t is not None]
     floats = [at for at, each in enumerate(loop.ys) if each.kind.type.is_inexact]
-    key = "pushforward", n, loop.xs, tuple(moving_xs), tuple(moving_captured)
-    pushed = body.derived.get(key)
-    if pushed is None:
-        active = [
-            *moving,
-            *[n + at for at in moving_xs],
-            *[n + loop.xs + a for a in moving_captured],
-        ]
-
-        def compute(*inputs: Any) -> list[Any]:
-            taken = iter(inputs)
-            own, along = _take(taken, n), _take(taken, len(moving))
-            own += _take(taken, loop.xs)
-            along += _take(taken, len(moving_xs))
-            along += _take(taken, len(moving_captured))
-            made, found = push_forward(body, [*own, *taken], active, along)
-            directions = [or_zeros(found[at], results[at]) for at in moving]
-            of_ys = [or_zeros(found[n + at], results[n + at]) for at in floats]
-            return [*made[:n], *directions, *made[n:], *of_ys]
-
-        own = [*results[:n], *[results[at] for at in moving], *results[n:]]
-        own += [loop.ys[at] for at in floats]
-        pushed = body.derived.setdefault(key, Body(body.name, compute, own, body.kind))
-    along = [or_zeros(of_carries[at], results[at]) for at in moving]
-    kept = [n + moving.index(at) for at in loop.kept if at in moving]
     forward = replace(
         loop,
-        body=pushed,
+        body=_pushforward_of(loop, floats, moving_xs, moving_captured),
         carries=n + len(moving),
         xs=loop.xs + len(moving_xs),
-        kept=(*loop.kept, *kept),
+        kept=(*loop.kept, *[n + moving.index(at) for at in loop.kept if at in moving]),
     )
-    found = run_loop(
-        forward,
-        [
-            *carries, *along, *xs, *[of_xs[at] for at in moving_xs],
-            *[of_captured[at] for at in moving_captured], *captured,
-        ],
-    )  # fmt: skip
+    along = [or_zeros(of_carries[at], results[at]) for at in moving]
+    along_xs = [of_xs[at] for at in moving_xs]
+    along_captured = [of_captured[at] for at in moving_captured]
+    found = run_loop(forward, [*carries, *along, *xs, *along_xs, *along_captured, *captured])
     last, ys, made = forward.split_values(found)
     of_last = dict(zip(moving, last[n:], strict=False))
     of_ys = dict(zip(floats, ys[len(loop.ys) :], strict=False))
@@ -573,6 +544,33 @@ def tangents_of(
         for of, count in zip((of_last, of_ys, of_kept), counts, strict=True)
         for at in range(count)
     ]
+
+
+def _pushforward_of(
+    loop: Loop, floats: Sequence[int], moving_xs: Sequence[int], moving_captured: Sequence[int]
+) -> Body:
+    """Return a step with tangents: of carries, ``floats`` of what it gives, and other operands."""
+    body, results, n, moving = loop.body, loop.body.results, loop.carries, loop.moving
+    key = "pushforward", n, loop.xs, tuple(moving_xs), tuple(moving_captured)
+    known: Body | None = body.derived.get(key)
+    if known is not None:
+        return known
+    of_captured = [n + loop.xs + at for at in moving_captured]
+    active = [*moving, *[n + at for at in moving_xs], *of_captured]
+
+    def compute(*inputs: Any) -> list[Any]:
+        taken = iter(inputs)
+        own, along = _take(taken, n), _take(taken, len(moving))
+        own += _take(taken, loop.xs)
+        along += _take(taken, len(moving_xs) + len(moving_captured))
+        made, found = push_forward(body, [*own, *taken], active, along)
+        directions = [or_zeros(found[at], results[at]) for at in moving]
+        of_ys = [or_zeros(found[n + at], results[n + at]) for at in floats]
+        return [*made[:n], *directions, *made[n:], *of_ys]
+
+    own = [*results[:n], *[results[at] for at in moving], *results[n:]]
+    own += [loop.ys[at] for at in floats]
+    return body.derived.setdefault(key, Body(body.name, compute, own, body.kind))
 
 
 _LOOP = ValuesRule(

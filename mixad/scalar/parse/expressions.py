@@ -216,10 +216,6 @@ def _elements(frame: Frame, node: ast.Tuple | ast.List) -> tuple[Value, ...]:
     return tuple(items)
 
 
-def _lambda(frame: Frame, node: ast.Lambda) -> Value:
-    return closure(frame, node)
-
-
 EXPRESSIONS: Mapping[type, Callable[[Frame, Any], Value]] = MappingProxyType({
     ast.Constant: _constant,
     ast.Name: _read,
@@ -233,5 +229,5 @@ EXPRESSIONS: Mapping[type, Callable[[Frame, Any], Value]] = MappingProxyType({
     ast.List: _list,
     ast.Subscript: subscript,
     ast.Call: call,
-    ast.Lambda: _lambda,
+    ast.Lambda: closure,
 })  # fmt: skip
