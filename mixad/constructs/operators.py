@@ -30,7 +30,6 @@ from mixad.scalar.parse import Parsed
 from mixad.scalar.parse.info import FunctionInfo
 from mixad.scalar.types import ScalarType
 from mixad.tape.apply import apply_program
-from mixad.tape.cell import Kind
 from mixad.tape.tracer import Tracer
 
 __all__ = ["Combination", "core_of", "kind_of_operator", "prefer_first", "read_operator"]
@@ -90,12 +89,7 @@ def core_of(name: str, signature: str | None) -> tuple[int, ...]:
     return tuple(map(int, lengths))
 
 
-def read_operator(
-    name: str,
-    op: Any,
-    elements: Elements,
-    core: tuple[int, ...],
-) -> Combination:
+def read_operator(name: str, op: Any, elements: Elements, core: tuple[int, ...]) -> Combination:
     """Return what an operator does with elements, which have some ``core`` axes.
 
     It is refused if it does not return an element, or captures an array as a whole.
@@ -115,7 +109,7 @@ def read_operator(
 def _example_of(name: str, elements: Elements, core: tuple[int, ...]) -> tuple[Any, str | None]:
     """Return an element, which tells the parser what elements are, and an operator's signature."""
     structure, kinds = elements.structure, elements.kinds
-    _check_size(name, structure, len(kinds), core)
+    _check_size(name, elements, core)
     device = elements.results[0].device
     leaves = [_example(elements.library, kind.type, core, device) for kind in kinds]
     return pytree.unflatten(structure, leaves), _signature_of(core, len(kinds))
@@ -131,12 +125,13 @@ def _operator_of(
 ) -> tuple[Operator, SourceLocation]:
     """Return the operator that was parsed, and where it is; refuse what returns no element."""
     place = info.text.locate(info.node)
-    _check_returned(name, parsed, elements.structure, elements.kinds, core, place)
+    _check_returned(name, parsed, elements, core, place)
     return Operator(parsed.program, (core,) * len(elements.kinds)), place
 
 
-def _check_size(name: str, structure: pytree.Structure, count: int, core: tuple[int, ...]) -> None:
+def _check_size(name: str, elements: Elements, core: tuple[int, ...]) -> None:
     """Raise if elements have too many numbers, or a signature that says nothing about them."""
+    structure, count = elements.structure, len(elements.kinds)
     if count * math.prod(core) > _MOST:
         axes = f" with the last axes {core}" if core else ""
         raise KernelTypeError(
@@ -243,13 +238,13 @@ def _example(library: Library, type: ScalarType, core: tuple[int, ...], device: 
 def _check_returned(
     name: str,
     parsed: Parsed,
-    structure: pytree.Structure,
-    kinds: Sequence[Kind],
+    elements: Elements,
     core: tuple[int, ...],
     place: SourceLocation,
 ) -> None:
     """Raise if an operator does not return an element."""
     program, returned = parsed.program, parsed.returned
+    structure, kinds = elements.structure, elements.kinds
     count = len(program.outputs)
     if returned is not None:
         own, cores = returned.structure, returned.cores

@@ -194,28 +194,19 @@ def _optimised(ir_text: str, host: Host, level: int) -> Iterator[tuple[Any, Any]
     with LLVM_LOCK, contextlib.ExitStack() as stack:
         # A context of its own: constants and types of the global one would stay for ever.
         context = stack.enter_context(contextlib.closing(llvm.create_context()))
-        module = stack.enter_context(contextlib.closing(_parsed(ir_text, context)))
-        _verify(module)
+        try:
+            module = llvm.parse_assembly(ir_text, context)
+            stack.enter_context(contextlib.closing(module)).verify()
+        except RuntimeError as error:
+            raise BackendError(
+                f"mixad emitted LLVM IR that is not valid, a bug: {error}"
+            ) from error
         machine = stack.enter_context(contextlib.closing(_machine(host, level)))
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         if level > 0:
             _pipeline(host, level).run(module)
         yield module, machine
-
-
-def _parsed(ir_text: str, context: Any) -> Any:
-    try:
-        return llvm.parse_assembly(ir_text, context)
-    except RuntimeError as error:
-        raise BackendError(f"mixad emitted LLVM IR that is not valid, a bug: {error}") from error
-
-
-def _verify(module: Any) -> None:
-    try:
-        module.verify()
-    except RuntimeError as error:
-        raise BackendError(f"mixad emitted LLVM IR that is not valid, a bug: {error}") from error
 
 
 class _Pipeline:
