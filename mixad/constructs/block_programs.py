@@ -17,8 +17,6 @@ from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, cast
 
-import numpy as np
-
 from mixad.kernel.options import DEFAULT_OPTIONS
 from mixad.scalar.build import Builder, as_array
 from mixad.scalar.ir import ArrayType, Atom, Program, Var
@@ -190,7 +188,7 @@ class _Walk:
         b = self.builder
         for array, core in ((a[leaf], self.operator.cores[leaf]) for a in arrays for leaf in a):
             size, line = math.prod(core), _LINE // array.type.itemsize
-            places = [self._unraveled(core, at) for at in range(0, size, line)]
+            places = list(product(*map(range, core)))[::line]
 
             def turn(
                 j: Atom, array: Var = array, places: Any = places, by: int = max(1, line // size)
@@ -203,38 +201,29 @@ class _Walk:
             inits = [b.const(0, I64)]
             b.while_(inits, lambda j: b.op("lt", j, self.length), turn, is_short=True)
 
-    @staticmethod
-    def _unraveled(core: Core, at: int) -> Core:
-        """Return the indices of a number of an element that has some before it."""
-        return tuple(int(i) for i in np.unravel_index(at, core)) if core else ()
-
     # -- what is done with them --------------------------------------------------------------------
 
     def combine(self, a: _Atoms, b: _Atoms) -> list[Atom]:
         """Return the numbers of two elements combined."""
         return list(self.builder.inline(self.operator.program, [*a, *b, *self.captured]))
 
-    def forward(
-        self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms], first: int
-    ) -> list[Atom]:
-        """Do something at each place of the block from its first one, or the next, to its last."""
-        b = self.builder
+    def forward(self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms]) -> list[Atom]:
+        """Do something at each place of the block from its second one to its last."""
+        b, one = self.builder, self.builder.const(1, I64)
 
         def turn(j: Atom, *values: Atom) -> list[Atom]:
-            return [b.op("add", j, b.const(1, I64)), *step(b.op("add", self.start, j), values)]
+            return [b.op("add", j, one), *step(b.op("add", self.start, j), values)]
 
         _, *carries = b.while_(
-            [b.const(first, I64), *carries],
+            [one, *carries],
             lambda j, *_: b.op("lt", j, self.length),
             turn,
             is_short=True,
         )
         return self._at_last(carries, step)
 
-    def backward(
-        self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms], first: int
-    ) -> list[Atom]:
-        """Do the same from the last place of the block."""
+    def backward(self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms]) -> list[Atom]:
+        """Do the same from the last place of the block to its second."""
         b, one = self.builder, self.builder.const(1, I64)
         carries = self._at_last(carries, step)
 
@@ -243,7 +232,7 @@ class _Walk:
 
         _, *found = b.while_(
             [b.op("sub", self.length, one), *carries],
-            lambda j, *_: b.op("le", b.const(first, I64), j),
+            lambda j, *_: b.op("le", one, j),
             turn,
             is_short=True,
         )
@@ -369,7 +358,7 @@ def fold_program(operator: Operator) -> Program:
     def step(at: Atom, total: _Atoms) -> list[Atom]:
         return walk.combine(total, walk.element(xs, at))
 
-    return walk.finish(walk.forward(walk.element(xs, walk.start), step, 1))
+    return walk.finish(walk.forward(walk.element(xs, walk.start), step))
 
 
 @lru_cache(maxsize=256)
@@ -396,7 +385,7 @@ def scan_program(operator: Operator, has_prefix: bool) -> Program:
         walk.write(ys, at, total)
         return total
 
-    walk.forward(first, step, 1)
+    walk.forward(first, step)
     return walk.finish(list(ys.values()))
 
 
@@ -439,7 +428,7 @@ def local_cotangents_program(operator: Operator) -> Program:
         return pull(walk.element(ys, before), walk.element(xs, at), r)[0]
 
     walk.touch(xs, ys, gs)
-    r = walk.backward(none, lambda at, r: step(at, walk.previous(at), r), 1)
+    r = walk.backward(none, lambda at, r: step(at, walk.previous(at), r))
     is_first = walk.is_first_place(walk.start)
     return walk.finish(walk.unless(is_first, none, lambda: step(walk.start, walk.before_start, r)))
 
@@ -464,7 +453,7 @@ def scan_cotangents_program(operator: Operator, has_later: bool) -> Program:
         return pull(walk.element(ys, walk.previous(at)), walk.element(xs, at), take(at, r))[0]
 
     walk.touch(xs, ys, gs, rs)
-    take(walk.start, walk.backward(later, step, 1))
+    take(walk.start, walk.backward(later, step))
     return walk.finish(list(rs.values()))
 
 
@@ -487,7 +476,7 @@ def scan_pullback_program(operator: Operator, has_later: bool, wanted: tuple[int
 
     walk.touch(xs, ys, gs, found)
     values = [*later, *pull.no_sums()]
-    values = walk.backward(values, lambda at, v: step(at, walk.previous(at), v), 1)
+    values = walk.backward(values, lambda at, v: step(at, walk.previous(at), v))
     values = step(walk.start, walk.before_start, values)
     return walk.finish([*found.values(), *pull.results(values[count:])])
 
@@ -522,7 +511,7 @@ def fold_pullback_program(operator: Operator, has_prefix: bool, wanted: tuple[in
         return walk.combine(total, walk.element(xs, at))
 
     walk.touch(found)
-    walk.forward(total, advance, 1)
+    walk.forward(total, advance)
 
     def step(at: Atom, prefix: _Atoms, values: _Atoms) -> list[Atom]:
         of_a, of_b, gained = pull.but_first(at, prefix, walk.element(xs, at), values[:count])
@@ -530,6 +519,6 @@ def fold_pullback_program(operator: Operator, has_prefix: bool, wanted: tuple[in
         return [*of_a, *walk.sum(values[count:], gained)]
 
     values = [*walk.of_block(later, walk.block), *pull.no_sums()]
-    values = walk.backward(values, lambda at, v: step(at, walk.element(found, at), v), 1)
+    values = walk.backward(values, lambda at, v: step(at, walk.element(found, at), v))
     values = step(walk.start, before, values)
     return walk.finish([*found.values(), *pull.results(values[count:])])
