@@ -28,7 +28,7 @@ from mixad.scalar.narrow import from_memory, rounded
 from mixad.scalar.simplify import without_sums
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Audit"]
+__all__ = ["Audit", "Elements"]
 
 _MAX_TURNS = 100_000
 """Of a loop: an element that takes more is not compared."""
@@ -78,7 +78,7 @@ class Audit:
             return
         places = np.unravel_index(sample, self.shape) if self.shape else ()
         for at, program in enumerate(self.passes):
-            elements = _Elements.of(without_sums(program), arguments, places, sample.size)
+            elements = Elements.of(without_sums(program), arguments, places, sample.size)
             got = self._results(at, elements, results)
             for k in range(sample.size):
                 self._check(elements, k, {m: values[k] for m, values in got.items()})
@@ -91,7 +91,7 @@ class Audit:
         count = min(total, math.floor(self.rate * total + random.random()))
         return np.sort(random.choice(total, count, replace=False)) if count else np.empty(0, int)
 
-    def _results(self, at: int, elements: _Elements, results: Sequence[Any]) -> dict[int, _Values]:
+    def _results(self, at: int, elements: Elements, results: Sequence[Any]) -> dict[int, _Values]:
         """Return what a pass computed at the elements, by the output of its program."""
         found, sums = {}, []
         for request, result in self._stored_and_summed(results):
@@ -116,7 +116,7 @@ class Audit:
             for place, source in enumerate(request.side_by_side):
                 yield OutputRequest(*source), result[..., place]
 
-    def _check(self, elements: _Elements, k: int, got: dict[int, Any]) -> None:
+    def _check(self, elements: Elements, k: int, got: dict[int, Any]) -> None:
         """Compare the results of one element."""
         try:
             expected = elements.known(elements.numbers(k))
@@ -127,7 +127,7 @@ class Audit:
             if is_determined and not agrees(want, value, tolerance):
                 raise self._difference(elements, k, m, value, want)
 
-    def _difference(self, elements: _Elements, k: int, m: int, got: Any, want: Any) -> AuditError:
+    def _difference(self, elements: Elements, k: int, m: int, got: Any, want: Any) -> AuditError:
         program, place = elements.program, [int(axis[k]) for axis in elements.places]
         pairs = zip(program.params, elements.numbers(k), strict=True)
         inputs = ", ".join(f"{p.name} = {_shown(value)}" for p, value in pairs)
@@ -141,7 +141,7 @@ class Audit:
             return AuditError(f"{message}\n  Instead: {_WAY_OUT}")
         return AuditError(format_at(line.place, message, _WAY_OUT))
 
-    def _line(self, elements: _Elements, k: int, m: int) -> Line | None:
+    def _line(self, elements: Elements, k: int, m: int) -> Line | None:
         """Return the line of the first step that differs for an element, run by itself."""
         program = elements.program
         steps = [(v, s.line) for s in program.body.statements for v in written_vars(s)]
@@ -158,7 +158,7 @@ class Audit:
 
 
 @dataclass(frozen=True, eq=False)
-class _Elements:
+class Elements:
     """Some elements of a launch.
 
     ``arguments`` are arrays of the launch's library: of a lane, of the elements one by one;
@@ -174,7 +174,7 @@ class _Elements:
     @classmethod
     def of(
         cls, program: Program, arguments: Sequence[Any], places: Sequence[_Values], count: int
-    ) -> _Elements:
+    ) -> Elements:
         """Pick elements out of the arguments of a launch."""
         kinds = [param.kind for param in program.params]
         own = [

@@ -20,7 +20,7 @@ from mixad.scalar.ir import Load, Program, Update, walk_statements
 from mixad.scalar.narrow import from_memory
 from mixad.scalar.widen import widened
 
-__all__ = ["located"]
+__all__ = ["located", "outside_error"]
 
 Raises: TypeAlias = Callable[[Sequence[Any]], bool]
 """Whether a kernel reads outside an array for some arguments."""
@@ -49,6 +49,11 @@ def located(
     where = f", element {element}" if shape else ""
     if found is None:
         return _suspected(program, where)
+    return outside_error(program, where, found)
+
+
+def outside_error(program: Program, where: str, found: OutsideError) -> KernelIndexError:
+    """Return the error that tells users what the interpreter met."""
     name = _array(program, found.load)
     index = found.index[0] if len(found.index) == 1 else found.index
     message = f"{program.name}{where}: index {index} is outside {name!r} of shape {found.shape}"

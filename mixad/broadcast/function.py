@@ -44,6 +44,7 @@ from mixad.tracebacks import hide_frames, short_traceback
 if TYPE_CHECKING:
     from mixad.broadcast.explain import Explanation
     from mixad.broadcast.kinks import KinkReport
+    from mixad.broadcast.trace import Trace
 
 __all__ = ["BroadcastFunction", "broadcast"]
 
@@ -60,7 +61,8 @@ class BroadcastFunction(PickledFunction):
     their library, dtype rules and device; called with numbers only, it returns numbers.  Called
     inside a function that `mixad.grad` or another transform differentiates, it is recorded as one
     node.  ``duals`` computes partial derivatives by themselves, ``explain`` and ``source`` show
-    what runs, ``kinks`` where derivatives jump, and ``with_options`` changes how.
+    what runs, ``trace`` what it computes at one element, ``kinks`` where derivatives jump, and
+    ``with_options`` changes how.
 
     Parameters
     ----------
@@ -477,6 +479,75 @@ class BroadcastFunction(PickledFunction):
         return kink_report(
             *self._differentiated(args, kwargs, wrt), self._options, tolerance, first
         )
+
+    @short_traceback
+    def trace(
+        self, *args: Any, at: int | tuple[int, ...] = (), wrt: Names = None, **kwargs: Any
+    ) -> Trace:
+        """Show what is computed at one element: each equation's value and partials.
+
+        The interpreter runs the function at that element: the branches that it takes, each turn of
+        its loops.  It shows what a ``print`` in the function would, and takes less than a tenth of
+        a millisecond for each equation.
+
+        Parameters
+        ----------
+        *args
+            As for a call.
+        at : int or tuple of int, optional
+            Which element of the broadcast shape; negative indices count from the end.  May be left
+            out where all arguments are numbers.
+        wrt : sequence of str or str, optional
+            Names of parameters, at most 10; by default all that are arrays of floats, or, if there
+            are no arrays, all that are floats.  Complex numbers have a partial for each part.
+        **kwargs
+            As for a call.
+
+        Returns
+        -------
+        Trace
+            Fields to read, and a readable ``str``: the user's lines in the order in which they are
+            passed, below each its equations.  Variables without a name have the numbers that
+            ``source`` shows.
+
+        Raises
+        ------
+        KernelIndexError
+            If there is no element ``at``, or the function reads outside an array there.
+        KernelGradientError
+            If ``wrt`` names what is no float, or more than 10 inputs.
+
+        Examples
+        --------
+        >>> import numpy as np, mixad
+        >>> @mixad.broadcast
+        ... def halved(x):
+        ...     while x > 1.0:
+        ...         x = x * 0.5
+        ...     return x * x
+        >>> print(halved.trace(np.array([0.5, 1.5]), at=1))
+        halved at [1]          value  d/dx
+          x                      1.5     1
+        line 3: while x > 1.0:  # turn 1
+          x                      1.5     1
+          %2 = gt x, 1.0        True
+        line 4: x = x * 0.5  # turn 1
+          %3 = mul x, 0.5       0.75   0.5
+        line 3: while x > 1.0:  # turn 2
+          x                     0.75   0.5
+          %2 = gt x, 1.0       False
+        line 3: while x > 1.0:
+          x after the loop      0.75   0.5
+        line 5: return x * x
+          %5 = mul x, x       0.5625  0.75
+        returns
+          [0]                 0.5625  0.75
+        """
+        from mixad.broadcast.trace import trace_call
+
+        info = self._source.info
+        first = info.text.line(info.node)
+        return trace_call(*self._differentiated(args, kwargs, wrt), at, first)
 
     @short_traceback
     def source(

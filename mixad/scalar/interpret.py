@@ -40,7 +40,7 @@ from mixad.scalar.updates import OPS
 from mixad.scalar.widen import widened
 
 __all__ = ["EXACT", "FUNCTIONS", "OutsideError", "TurnLimitError", "Watch", "apply",
-           "definition", "interpret", "interpreter", "is_exact"]  # fmt: skip
+           "as_argument", "definition", "interpret", "interpreter", "is_exact"]  # fmt: skip
 
 Scalar: TypeAlias = Any
 """A NumPy scalar."""
@@ -132,7 +132,7 @@ def interpreter(
     def interpreted(arguments: Sequence[Any]) -> tuple[Scalar, ...]:
         values = translation.constants.copy()
         for old, new, argument in zip(olds, news, arguments, strict=True):
-            values[new.var.id] = _argument(old, argument)
+            values[new.var.id] = as_argument(old, argument)
         with np.errstate(all="ignore"):
             results = run(values)
         return tuple(
@@ -320,7 +320,7 @@ def _computing(s: Equation) -> Callable[..., Scalar]:
     return compute
 
 
-def _argument(param: Param, argument: Any) -> Any:
+def as_argument(param: Param, argument: Any) -> Any:
     """Return an argument as the NumPy scalar (or array) of its param's type, or float32."""
     type = param.var.type
     if type.is_narrow:

@@ -42,8 +42,8 @@ from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.rules import own_partials
 from mixad.scalar.types import BOOL
 
-__all__ = ["DualProgram", "is_whole_term", "no_derivative", "push_block", "push_block_from",
-           "pushforward", "pushforward_along"]  # fmt: skip
+__all__ = ["DualProgram", "DualTransform", "is_whole_term", "no_derivative", "push_block",
+           "push_block_from", "pushforward", "pushforward_along"]  # fmt: skip
 
 Dual = DualChunk[Atom]
 _NOTHING: Mapping[Var, bool] = MappingProxyType({})
@@ -166,7 +166,7 @@ def _pushed(
         for i, s in seeds.items()
     }
     own = {var: frozenset({slot}) for var, slot in loads.items()}
-    transform = _Transform(builder, activity(program, wild, own), program, loads=loads)
+    transform = DualTransform(builder, activity(program, wild, own), program, loads=loads)
     for index, param in enumerate(program.params):
         transform.duals[param.var] = DualChunk(names[param.var], dict(seeds.get(index, {}).items()))
     for added in program.accumulators:
@@ -194,7 +194,7 @@ def _finished(builder: Builder, duals: Sequence[Dual]) -> DualProgram:
     return DualProgram(builder.finish(results), outputs)
 
 
-class _Transform:
+class DualTransform:
     """One walk over a program; ``duals`` maps its variables to dual chunks of new atoms.
 
     ``known`` are conditions whose values are taken for granted, ``loads`` the slots of what is
@@ -219,9 +219,11 @@ class _Transform:
         """What the partials of the equation at work are called, if it has a rule of its own."""
 
     def dual(self, atom: Atom) -> Dual:
+        """Return an atom of the program as a dual chunk."""
         return self.duals[atom] if isinstance(atom, Var) else DualChunk(atom)
 
     def block(self, block: Block) -> tuple[Dual, ...]:
+        """Add the dual statements of a block; return its results."""
         for statement in block.statements:
             self.builder.line = statement.line or self.builder.line
             self.statement(statement)
@@ -230,6 +232,7 @@ class _Transform:
         return tuple(map(self.dual, block.results))
 
     def statement(self, s: Statement) -> None:
+        """Add a statement with its partials, and keep the duals of what it writes."""
         match s:
             case Equation():
                 self.duals[s.out] = self.equation(s)
@@ -271,6 +274,7 @@ class _Transform:
             self.builder.update(cast("Var", array.partials[slot]), *indices, value=tangent)
 
     def equation(self, s: Equation) -> Dual:
+        """Compute a value, and its derivative along each slot that it depends on."""
         args = tuple(map(self.dual, s.args))
         primal = self.builder.op(s.op, *(a.primal for a in args), type=s.out.type)
         slots = self.slots(s.out)
@@ -329,6 +333,7 @@ class _Transform:
     def selected_tangent(
         self, op: Op, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]
     ) -> Atom:
+        """Return the derivative of an op whose table entry chooses among tangents."""
         assert op.tangent is not None
         return emit(self.builder, op.tangent, self.names(primal, args, moving), primal.type)
 
@@ -359,6 +364,7 @@ class _Transform:
         ]
 
     def branch(self, s: If) -> None:
+        """Add an ``If`` whose results are values and partials."""
         flat = self.builder.if_(
             self.dual(s.cond).primal,
             lambda: self.flattened(self.block(s.then), s.outs),
@@ -367,6 +373,8 @@ class _Transform:
         self.duals.update(zip(s.outs, self.rebuilt(flat, s.outs), strict=True))
 
     def loop(self, s: While) -> None:
+        """Add a ``While`` whose carries are values and partials."""
+
         def enter(carries: tuple[Atom, ...]) -> None:
             self.duals.update(zip(s.carries, self.rebuilt(carries, s.carries), strict=True))
 
@@ -462,7 +470,7 @@ class _Transform:
         kept, first = labels | {SINGULAR}, self.first_free
         outside = {var: self.active.get(var, frozenset()) & kept for var in self.duals}
         own = {c: frozenset({first + i}) & kept for i, c in enumerate(s.carries)}
-        inner = _Transform(self.builder, spread(s.body, outside | own), self.program, known)
+        inner = DualTransform(self.builder, spread(s.body, outside | own), self.program, known)
         for var, dual in self.duals.items():
             partials = {slot: p for slot, p in dual.partials.items() if cast("int", slot) in labels}
             inner.duals[var] = DualChunk(dual.primal, partials)

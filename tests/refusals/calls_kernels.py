@@ -729,3 +729,27 @@ KernelSyntaxError: `x.prod` is of a whole array
 """)
 def refuse_product_of_a_traced_array():
     inside(lambda x: mixad.broadcast(lambda v: v / x.prod(axis=0))(x).sum())
+
+
+@refused("""
+KernelIndexError: product: at=() is no element of the broadcast shape (3,)
+  Instead: pass at=(2,) for the last element
+""")
+def refuse_trace_without_an_element():
+    product.trace(X, X)
+
+
+@refused("""
+KernelIndexError: product: at=(0, 0) is no element of the broadcast shape (3, 0)
+  Instead: pass arrays with elements
+""")
+def refuse_trace_of_nothing():
+    product.trace(np.zeros((3, 0)), 1.0, at=(0, 0))
+
+
+@refused("""
+KernelGradientError: <lambda>: a trace with respect to 11 inputs shows at most 10 partials
+  Instead: name fewer in wrt
+""")
+def refuse_trace_with_many_inputs():
+    mixad.broadcast(lambda v: sum(v), signature="(n)->()").trace(np.ones((2, 11)), at=0)

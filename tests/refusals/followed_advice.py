@@ -1689,3 +1689,18 @@ def follow_product_of_a_traced_array():
         return mixad.broadcast(lambda v: v / result)(x).sum()
 
     return [(mixad.grad(shares)(X), 1 / X.prod() - X.sum() / X.prod() / X)]
+
+
+def follow_trace_without_an_element():
+    (last,) = product.trace(X, X, at=(2,)).returned
+    return [(last.primal, X[2] ** 2), (last.partials["x"], X[2])]
+
+
+def follow_trace_of_nothing():
+    return [(product.trace(np.ones((3, 1)), 1.0, at=(0, 0)).returned[0].primal, 1.0)]
+
+
+def follow_trace_with_many_inputs():
+    total = mixad.broadcast(lambda v: sum(v), signature="(n)->()")
+    trace = total.trace(np.ones((2, 11)), at=0, wrt=("v[0]", "v[10]"))
+    return [(list(trace.returned[0].partials.values()), [1.0, 1.0])]

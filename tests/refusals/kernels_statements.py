@@ -63,7 +63,8 @@ KernelSyntaxError: `print` is not supported in a kernel
   File "...", line 2, column 5
     print(x)
     ^^^^^
-  Instead: return the value, as one more output
+  Instead: print(f.trace(*args, at=index)) outside of a kernel f, which shows what each line \
+computes; or return the value, as one more output
 """)
 def refuse_print(x):
     print(x)

@@ -185,7 +185,8 @@ def instead(function: Any) -> str:
 
 _TYPES = "leave it out: a kernel is compiled for each combination of types"
 _INSTEAD: Mapping[Any, str] = MappingProxyType({
-    print: "return the value, as one more output",
+    print: "print(f.trace(*args, at=index)) outside of a kernel f, which shows what each line "
+           "computes; or return the value, as one more output",
     isinstance: _TYPES, type: _TYPES, issubclass: _TYPES,
     sorted: "use min and max", list: "use a tuple", set: "use a tuple", dict: "use names",
     map: "a `for` loop over a tuple", filter: "`if` in a `for` loop over a tuple",

@@ -1,0 +1,243 @@
+"""A program run at one element: what each equation computes, with its partials.
+
+The pushforward (`mixad.scalar.pushforward`) writes the program on dual chunks; here a builder
+computes each equation as it is written, so that values and partials are those of the same
+derivative, and Python takes the branches and the turns of loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from mixad.scalar.activity import activity
+from mixad.scalar.build import Builder
+from mixad.scalar.dual import DualChunk
+from mixad.scalar.interpret import OutsideError, Scalar, as_argument, interpreter
+from mixad.scalar.ir import (
+    Atom,
+    Block,
+    Const,
+    Equation,
+    If,
+    Line,
+    Load,
+    Param,
+    Program,
+    Statement,
+    Var,
+    While,
+)
+from mixad.scalar.pushforward import DualTransform
+from mixad.scalar.types import ScalarType
+from mixad.scalar.widen import widened
+
+__all__ = ["Step", "run_duals"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a kernel computes at one element, at one place of its way.
+
+    Attributes
+    ----------
+    line : Line
+        The line of the function, or of one that it calls: ``number``, ``text``, ``filename``; what
+        a function of mixad's computes has the user's line as ``line.users``.
+    turns : tuple of int
+        The turn of each loop around, outer ones first, counted from 1.
+    text : str
+        The equation, with variables as ``source`` numbers them.
+    dual : DualChunk
+        The value, ``primal``, and its ``partials`` by the names of inputs: NumPy scalars.  What is
+        no float, or depends on no input, has none.
+    """
+
+    line: Line
+    turns: tuple[int, ...]
+    text: str
+    dual: DualChunk[Any]
+
+
+def run_duals(
+    program: Program, arguments: Sequence[Any], wrt: Sequence[int], first: Line
+) -> tuple[list[Step], list[DualChunk[Any]]]:
+    """Run a program for one element; return its steps, and the dual chunk of each output.
+
+    ``arguments`` are those of `mixad.scalar.interpret`, ``wrt`` the params whose names are slots,
+    ``first`` the line of what has no other one.
+    """
+    builder = _ComputingBuilder(program.name)
+    names = builder.declare(program)
+    for param, argument in zip(program.params, arguments, strict=True):
+        builder.values[names[param.var]] = as_argument(param, argument)
+    active = activity(program, {index: (slot,) for slot, index in enumerate(wrt)})
+    slots: dict[Hashable, str] = {k: program.params[i].name for k, i in enumerate(wrt)}
+    transform = _Tracing(builder, active, program, slots, first)
+    seeds = {program.params[index].var: slot for slot, index in enumerate(wrt)}
+    for var, name in names.items():
+        one: dict[Hashable, Atom] = (
+            {seeds[var]: builder.const(1.0, var.type)} if var in seeds else {}
+        )
+        transform.duals[var] = DualChunk(name, one)
+    try:
+        outputs = transform.block(program.body)
+    except OutsideError as error:
+        array = next(old for old, new in names.items() if new == error.load.array)
+        load = replace(error.load, array=array)
+        raise OutsideError(load, error.index, error.shape) from None
+    return transform.steps, list(map(transform.computed, outputs))
+
+
+class _ComputingBuilder(Builder):
+    """Computes what it builds; of branches it builds the one that is taken, of loops each turn."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.values: dict[Atom, Any] = {}
+
+    def value(self, atom: Atom) -> Scalar:
+        """Return a number of the program as NumPy's."""
+        if isinstance(atom, Const):
+            return atom.type.arithmetic.dtype.type(atom.value)
+        return self.values[atom]
+
+    def op(self, name: str, *args: Atom, type: ScalarType | None = None) -> Atom:
+        atom = super().op(name, *args, type=type)
+        equation = self.definition(atom)
+        if equation is not None and atom not in self.values:
+            compute = _computing(equation.op, tuple([a.type for a in equation.args]), atom.type)
+            self.values[atom] = compute(list(map(self.value, equation.args)))[0]
+        return atom
+
+    def if_(
+        self,
+        cond: Atom,
+        then: Callable[[], Sequence[Atom]],
+        orelse: Callable[[], Sequence[Atom]],
+    ) -> tuple[Atom, ...]:
+        results = then() if self.value(cond) else orelse()
+        return tuple(results) if isinstance(cond, Const) else self.renamed(results)
+
+    def while_(
+        self,
+        inits: Sequence[Atom],
+        cond: Callable[..., Atom],
+        body: Callable[..., Sequence[Atom]],
+        names: tuple[str, ...] = (),
+        *,
+        implicit: bool = False,
+        is_short: bool = False,
+    ) -> tuple[Atom, ...]:
+        carries = self.renamed(inits)
+        while self.value(cond(*carries)):
+            carries = self.renamed(body(*carries))
+        return carries
+
+    def renamed(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+        """Return variables for what a block gives: as in the program, nothing is known of them."""
+        found = tuple([self.fresh(atom.type) for atom in atoms])
+        self.values.update(zip(found, list(map(self.value, atoms)), strict=True))
+        return found
+
+    def load(self, array: Var, *indices: Atom, is_inside: bool = False) -> Atom:
+        found = super().load(array, *indices, is_inside=is_inside)
+        elements, at = self.values[array], tuple(int(self.value(i)) for i in indices)
+        if not all(-n <= i < n for i, n in zip(at, elements.shape, strict=True)):
+            raise OutsideError(Load(array, array, indices, self.line), at, elements.shape)
+        self.values[found] = elements[at]
+        return found
+
+
+@lru_cache(maxsize=1024)
+def _computing(
+    op: str, types: tuple[ScalarType, ...], type: ScalarType
+) -> Callable[[Sequence[Any]], tuple[Scalar, ...]]:
+    """Return the interpreter of one equation; floats of 16 bits are held as it holds them."""
+    args, out = tuple([Var(i, t) for i, t in enumerate(types)]), Var(len(types), type)
+    body = Block((Equation(out, op, args),), (out,))
+    return interpreter(widened(Program(op, tuple([Param("", a) for a in args]), body)))
+
+
+@dataclass
+class _Loop:
+    """A loop that is running, and its turns so far."""
+
+    statement: While
+    turns: int = 0
+
+    @property
+    def is_users(self) -> bool:
+        line = self.statement.line
+        return line is None or line.call is None
+
+
+class _Tracing(DualTransform):
+    """The pushforward, with a note of what each statement computes."""
+
+    def __init__(
+        self,
+        builder: _ComputingBuilder,
+        active: Any,
+        program: Program,
+        slots: Mapping[Hashable, str],
+        first: Line,
+    ) -> None:
+        super().__init__(builder, active, program)
+        self.numbers = builder
+        self.slot_names = slots
+        self.spellings: dict[Var, str] = {p.var: p.name for p in program.params}
+        self.line = first
+        self.loops: list[_Loop] = []
+        self.steps: list[Step] = []
+
+    def computed(self, dual: DualChunk[Atom]) -> DualChunk[Any]:
+        """Return a dual chunk of atoms as one of numbers, its slots by name."""
+        partials: dict[Hashable, Any] = {
+            self.slot_names[slot]: self.numbers.value(a) for slot, a in dual.partials.items()
+        }
+        return DualChunk(self.numbers.value(dual.primal), partials)
+
+    def block(self, block: Block) -> tuple[DualChunk[Atom], ...]:
+        if self.loops and block is self.loops[-1].statement.cond:
+            self.loops[-1].turns += 1
+            self.line = self.loops[-1].statement.line or self.line
+            for carry in self.loops[-1].statement.carries:
+                self.note(carry, self.spelled(carry))
+        return super().block(block)
+
+    def statement(self, s: Statement) -> None:
+        if isinstance(s, While):
+            self.name_carries(s)
+            self.loops.append(_Loop(s))
+        super().statement(s)
+        self.line = s.line or self.line
+        match s:
+            case Equation():
+                args = ", ".join(map(self.spelled, s.args))
+                self.note(s.out, f"{s.out} = {s.op} {args}")
+            case Load():
+                at = ", ".join(map(self.spelled, s.indices))
+                self.note(s.out, f"{s.out} = {self.spelled(s.array)}[{at}]")
+            case If():
+                taken = s.then if self.numbers.value(self.dual(s.cond).primal) else s.orelse
+                for out, result in zip(s.outs, taken.results, strict=True):
+                    self.note(out, f"{out} = {self.spelled(result)}")
+            case While():
+                self.loops.pop()
+                for out in s.outs:
+                    self.note(out, f"{self.spelled(out)} after the loop")
+
+    def name_carries(self, s: While) -> None:
+        for name, carry, out in zip(s.names, s.carries, s.outs, strict=False):
+            if name:
+                self.spellings[carry] = self.spellings[out] = name
+
+    def spelled(self, atom: Atom) -> str:
+        return str(atom.value) if isinstance(atom, Const) else self.spellings.get(atom, str(atom))
+
+    def note(self, var: Var, text: str) -> None:
+        turns = tuple([loop.turns for loop in self.loops if loop.is_users])
+        self.steps.append(Step(self.line, turns, text, self.computed(self.duals[var])))
