@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import mixad
 from mixad import special
-from mixad.errors import KernelError, KernelSyntaxError
+from mixad.errors import KernelError, KernelSyntaxError, TracerError
 
 EPS = np.finfo(np.float64).eps
 INF, NAN = math.inf, math.nan
@@ -1150,3 +1150,87 @@ def test_code_that_asks_for_the_class_of_an_array_takes_the_other_branch_inside_
         assert (
             0 <= text.find("isinstance(x, np.ndarray)") < text.find("\n## ", text.find("\n## ") + 1)
         )
+
+
+# -- what may be passed ------------------------------------------------------------------------
+
+LISTS: dict[str, Any] = {
+    "floats": [1.0, 2.5],
+    "integers": [3, 4],
+    "a mixture": [1, 2.5, True],
+    "a tuple": (1.0, 2.0),
+    "rows": [[1.0, 2.0], (3.0, 4.0)],
+    "NumPy's scalars": [np.float32(1.5), np.float32(2.0)],
+    "complex numbers": [1.0 + 2.0j, 3.0],
+    "nothing": [],
+}
+
+
+@pytest.mark.rows("name", LISTS)
+def test_a_kernel_takes_lists_of_numbers_as_functions_of_numpy_do(name: str) -> None:
+    kernel = mixad.broadcast(lambda x, y: x * y + x)
+    for y in (2.0, 3, np.asarray([[0.5], [2.0]], "f4")):
+        got = kernel(LISTS[name], y)
+        want = np.add(np.multiply(LISTS[name], y), LISTS[name])
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_lists_of_numbers_are_taken_wherever_a_kernel_takes_arguments() -> None:
+    kernel = mixad.broadcast(lambda x, y: x * y)
+    assert kernel.duals([1.0, 2.0], 3.0).partials["x"].tolist() == [3.0, 3.0]
+    assert kernel.jacobian([1.0, 2.0], y=[3.0, 5.0]).tolist() == [[3.0, 1.0], [5.0, 2.0]]
+    assert kernel.explain([1.0, 2.0], 3.0).shape == (2,)
+    assert kernel.trace([1.0, 2.0], [3.0, 5.0], at=1).returned[0].primal == 10.0
+    row = mixad.broadcast(lambda v, x: v[0] * x + v[1], signature="(2),()->()")
+    assert row((1.0, 2.0), [10.0, 20.0]).tolist() == [12.0, 22.0]
+    gradient = mixad.grad(lambda y: kernel([1.0, 2.0], y).sum())(np.asarray([3.0, 5.0]))
+    assert gradient.tolist() == [1.0, 2.0]
+
+    def looked_up(table: mixad.Array, i: Any) -> Any:
+        return table[i, 1]
+
+    assert mixad.broadcast(looked_up)([[1.0, 2.0], [3.0, 4.0]], [1, 0]).tolist() == [4.0, 2.0]
+
+
+def squares(x: Any) -> Any:
+    return sum(v * v for v in x) if isinstance(x, list) else (x * x).sum()
+
+
+TRANSFORMS: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda x: mixad.grad(squares)(x),
+    "value_and_grad": lambda x: mixad.value_and_grad(squares)(x)[1],
+    "vjp": lambda x: mixad.vjp(squares, x)[1](1)[0],
+    "value_and_vjp": lambda x: mixad.value_and_vjp(squares, (x,), 1)[1][0],
+    "jacobian": lambda x: mixad.jacobian(squares)(x),
+    "jacfwd": lambda x: mixad.jacfwd(squares)(x),
+    "jacrev": lambda x: mixad.jacrev(squares)(x),
+    "hvp": lambda x: mixad.hvp(lambda x: squares(x) * squares(x) / 4, (x,), (x,)),
+    "jvp": lambda x: mixad.jvp(squares, (x,), (x,))[1],
+    "linearize": lambda x: mixad.linearize(squares, x)[1](x),
+}
+"""Each returns a derivative of x · x at x: with respect to x, or along x, or of its square / 4."""
+
+
+@pytest.mark.rows("name", TRANSFORMS)
+def test_a_list_is_a_container_to_every_transform(name: str) -> None:
+    x = np.asarray([1.0, 2.0])
+    dot = float(x @ x)
+    want: Any = (2 * x).tolist()
+    if name in ("jvp", "linearize"):
+        want = 2 * dot
+    elif name == "hvp":  # the gradient is (x · x) x, its derivative along x 3 (x · x) x
+        want = (3 * dot * x).tolist()
+    assert TRANSFORMS[name]([1.0, 2.0]) == want
+    got = TRANSFORMS[name](x)
+    assert (got.tolist() if isinstance(want, list) else got) == want
+
+
+@pytest.mark.rows("name", TRANSFORMS)
+def test_whole_numbers_are_refused_in_one_line_by_every_transform(name: str) -> None:
+    for x, instead in ([1, 2], "write 1.0"), (np.arange(3), "convert it to a float dtype"):
+        with pytest.raises(TracerError, match=instead) as caught:
+            TRANSFORMS[name](x)
+        assert str(caught.value).count("\n") == 0
+    with pytest.raises(TracerError, match=r"the whole number 3: write 3\.0"):
+        mixad.grad(lambda x: x * x)(3)

@@ -28,8 +28,8 @@ from mixad.scalar.types import I64
 from mixad.tape.core_axes import put_together, taken_apart
 from mixad.tape.tracer import Tracer
 
-__all__ = ["Form", "elements_of", "forms_of", "is_structured", "made", "made_of_wholes",
-           "output_cores", "places_along", "stored_whole"]  # fmt: skip
+__all__ = ["Form", "array_of_numbers", "elements_of", "forms_of", "is_structured", "made",
+           "made_of_wholes", "output_cores", "places_along", "stored_whole"]  # fmt: skip
 
 _SIMPLE = frozenset({np.ndarray, *PYTHON_SCALARS})
 """Types of most arguments, which are what they are."""
@@ -74,6 +74,28 @@ def is_structured(values: Sequence[Any]) -> bool:
 def _is_node(kind: type) -> bool:
     """Whether a type is that of structures: a tuple is one as part of another only."""
     return kind is type(None) or is_record_class(kind)
+
+
+def array_of_numbers(what: str, value: list[Any] | tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    """Return nested lists and tuples of numbers as the array that NumPy's functions make of them.
+
+    KernelTypeError where there is anything else in them, or rows of several lengths.
+    """
+    for leaf in pytree.leaves(value):
+        if type(leaf) not in PYTHON_SCALARS and not isinstance(leaf, np.generic):
+            kind = "traced value" if isinstance(leaf, Tracer) else type(leaf).__name__
+            raise KernelTypeError(
+                f"{what} is a {type(value).__name__} that holds a {kind}; one of numbers stands "
+                "for an array",
+                hint="stack what it holds, as np.stack and torch.stack do, and pass that",
+            )
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise KernelTypeError(
+            f"{what} is a {type(value).__name__} with rows of several lengths",
+            hint="pass rows of one length",
+        ) from None
 
 
 def forms_of(

@@ -28,6 +28,7 @@ from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.integrations import load_integrations
 from mixad.call.arguments import (
     Form,
+    array_of_numbers,
     elements_of,
     forms_of,
     is_structured,
@@ -71,6 +72,10 @@ _MAX_PROGRAMS = 256
 _NUMBERS_OF_ONE = 128
 """Programs that read longer tuples and lists from outside know where each of their numbers is: so
 many of them count as one program more."""
+
+
+_SEQUENCES = frozenset({list, tuple})
+"""Types of arguments that stand for arrays."""
 
 
 def describe(value: Any) -> Argument | None:
@@ -325,6 +330,8 @@ class Specialiser:
         except TypeError as error:
             raise TypeError(f"{self.source.name}() {error}") from None
         compound, is_all = None, len(values) == len(args)  # no parameter has its default
+        if not (self._takes_tuples or _SEQUENCES.isdisjoint(map(type, values))):
+            values = tuple(map(self._with_array, range(len(values)), values))
         ranks = self._ranks(values) if self._whole else ()
         is_compound = is_structured(values) or (self._takes_tuples and tuple in map(type, values))
         if self._signature is not None or is_compound:
@@ -349,6 +356,15 @@ class Specialiser:
         is_same = len(values) == len(unchanged) and all(map(operator.is_, values, unchanged))
         is_plain = is_all and is_same
         return PreparedCall(found, () if compound is None else compound.forms), values, is_plain
+
+    def _with_array(self, i: int, value: Any) -> Any:
+        """Return an argument; a list or a tuple that has no core is an array of numbers."""
+        has_core = self._signature is not None and self._signature.inputs[i : i + 1] != ((),)
+        if has_core or type(value) not in _SEQUENCES:
+            return value
+        return array_of_numbers(
+            f"{self.source.name}: argument {self.source.parameters[i]!r}", value
+        )
 
     def _remember(self, key: tuple[Hashable, ...], call: PreparedCall, snapshot: Snapshot) -> None:
         """Remember a call whose program takes arguments and captures as they are."""
@@ -432,8 +448,6 @@ def _in_place_of(value: Any) -> str:
     """Return what to pass in place of something that kernels do not take."""
     if isinstance(value, str | Enum):
         return "read it from outside of the function, or from a static field of a dataclass"
-    if isinstance(value, tuple | list):
-        return "pass an array, a named tuple, or a vector to a kernel with a signature"
     return "pass an array, a tracer or a number"
 
 

@@ -753,3 +753,29 @@ KernelGradientError: <lambda>: a trace with respect to 11 inputs shows at most 1
 """)
 def refuse_trace_with_many_inputs():
     mixad.broadcast(lambda v: sum(v), signature="(n)->()").trace(np.ones((2, 11)), at=0)
+
+
+@refused("""
+KernelTypeError: product: argument 'x' is a list that holds a ndarray; one of numbers stands for \
+an array
+  Instead: stack what it holds, as np.stack and torch.stack do, and pass that
+""")
+def refuse_list_of_arrays():
+    product([X, X], X)
+
+
+@refused("""
+KernelTypeError: product: argument 'x' is a list that holds a traced value; one of numbers stands \
+for an array
+  Instead: stack what it holds, as np.stack and torch.stack do, and pass that
+""")
+def refuse_list_of_traced_values():
+    mixad.grad(lambda x: product([x, x], 1.0).sum())(2.0)
+
+
+@refused("""
+KernelTypeError: product: argument 'x' is a list with rows of several lengths
+  Instead: pass rows of one length
+""")
+def refuse_list_of_rows_of_several_lengths():
+    product([[1.0, 2.0], [3.0]], X)

@@ -1704,3 +1704,15 @@ def follow_trace_with_many_inputs():
     total = mixad.broadcast(lambda v: sum(v), signature="(n)->()")
     trace = total.trace(np.ones((2, 11)), at=0, wrt=("v[0]", "v[10]"))
     return [(list(trace.returned[0].partials.values()), [1.0, 1.0])]
+
+
+def follow_list_of_arrays():
+    return [(product(np.stack([X, X]), X), [X**2, X**2])]
+
+
+def follow_list_of_traced_values():
+    return [(mixad.grad(lambda x: product(np.stack([x, x]), 1.0).sum())(2.0), 2.0)]
+
+
+def follow_list_of_rows_of_several_lengths():
+    return [(product([[1.0, 2.0], [3.0, 4.0]], ONE[:2]), [[1.0, 2.0], [3.0, 4.0]])]
