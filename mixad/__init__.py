@@ -8,7 +8,8 @@ forward, `jacobian` and `hessian` either way.  `stop_gradient` takes a value out
 one of numbers is, `check_grads` whether rightly.
 `tape` shows what a call records.
 `namespace_of` has the array API standard's functions for them.  `special` has functions to call in
-kernels, `errors` what may be raised, `pytree` the containers that arguments may be.
+kernels, `errors` what may be raised, `pytree` the containers that arguments may be; `tree_map`
+applies a function to each leaf of one.
 """
 
 from mixad import errors, pytree, special
@@ -20,6 +21,7 @@ from mixad.constructs.histograms import reduce_by_index
 from mixad.constructs.library_functions import add_library_functions
 from mixad.constructs.loops import fori_loop, map, scan, while_loop
 from mixad.namespace.module import namespace_of
+from mixad.pytree import tree_map
 from mixad.scalar.dual import DualChunk
 from mixad.scalar.parse.whole_arrays import Array
 from mixad.transforms.checkpointing import checkpoint
@@ -67,6 +69,7 @@ __all__ = [
     "stop_gradient",
     "switch",
     "tape",
+    "tree_map",
     "value_and_grad",
     "value_and_vjp",
     "vjp",

@@ -11,6 +11,7 @@ import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, TypeVar
 
 __all__ = ["Structure", "flatten", "flatten_as", "leaves", "leaves_or_none", "register", "tree_map",
@@ -204,17 +205,24 @@ def leaves(tree: Any) -> list[Any]:
     return flatten(tree)[0]
 
 
-def tree_map(function: Callable[..., Any], tree: Any, *trees: Any) -> Any:
-    """Return a tree with ``function`` applied to each leaf.
+def tree_map(
+    function: Callable[..., Any],
+    tree: Any,
+    *trees: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Return a tree with ``function`` applied to each leaf; arguments are those of JAX.
 
     Parameters
     ----------
     function : callable
-        Takes a leaf, and one of each further tree; returns what takes its place.
+        Takes a leaf, and what is in its place in each further tree; returns what takes its place.
     tree : object
         Nested containers.
     *trees : object
-        Further trees of the same structure.
+        Further trees of the same structure; where ``tree`` has a leaf they may have a container.
+    is_leaf : callable, optional
+        Whether a container in ``tree``, or ``None``, is a leaf.
 
     Returns
     -------
@@ -224,17 +232,23 @@ def tree_map(function: Callable[..., Any], tree: Any, *trees: Any) -> Any:
     Raises
     ------
     ValueError
-        If the trees differ in structure.
+        If a further tree has another structure.
 
     Examples
     --------
     >>> tree_map(lambda leaf: 2 * leaf, [1, (2, 3)])
     [2, (4, 6)]
+    >>> tree_map(len, {"a": (1, 2), "b": (3,)}, is_leaf=lambda node: type(node) is tuple)
+    {'a': 2, 'b': 1}
     >>> tree_map(lambda p, g: p - g, {"w": 5, "b": (1, 2)}, {"w": 1, "b": (1, 1)})
     {'w': 4, 'b': (0, 1)}
     """
-    found, structure = flatten(tree)
-    others = [_leaves_of(structure, other, at) for at, other in enumerate(trees, 1)]
+    if is_leaf is None:
+        found, structure = flatten(tree)
+    else:
+        found = []
+        structure = _flattened(tree, found, is_leaf)
+    others = [_parts(structure, other, at) for at, other in enumerate(trees, 1)]
     return unflatten(structure, map(function, found, *others))
 
 
@@ -282,15 +296,32 @@ def leaves_or_none(structure: Structure, tree: Any) -> list[Any]:
     return [leaf for part, child in parts for leaf in leaves_or_none(part, child)]
 
 
-def _leaves_of(structure: Structure, tree: Any, at: int) -> list[Any]:
-    """Return the leaves of a further tree of `tree_map`."""
-    found, own = flatten_as(structure, tree)
-    if own != structure:
+def _parts(structure: Structure, tree: Any, at: int) -> list[Any]:
+    """Return what a further tree of `tree_map` has in the places of leaves."""
+    found: list[Any] = []
+    if not _collect(structure, tree, found):
         raise ValueError(
-            f"tree_map: tree {at} has the structure {own}, tree 0 has {structure}: they must be "
-            "the same, with the same keys"
+            f"tree_map: tree {at} has the structure {flatten(tree)[1]}, tree 0 has {structure}: "
+            "they must be the same, with the same keys"
         )
     return found
+
+
+def _collect(structure: Structure, tree: Any, found: list[Any]) -> bool:
+    """Add what a tree has in the places of leaves; return whether it has these."""
+    if structure.kind is None:
+        found.append(tree)
+        return True
+    kind = _kind_of(type(tree))
+    if kind is None:
+        return False
+    children, static = kind.children(_with_keys_of(structure, tree))
+    fits = (type(tree), static) == (structure.kind, structure.static)
+    return (
+        fits
+        and len(children) == len(structure.children)
+        and all(map(_collect, structure.children, children, repeat(found)))
+    )
 
 
 def _reordered(structure: Structure, tree: Any) -> Any:
@@ -311,13 +342,16 @@ def _with_keys_of(structure: Structure, tree: Any) -> Any:
     return {key: tree[key] for key in structure.static}
 
 
-def _flattened(tree: Any, found: list[Any]) -> Structure:
-    kind = _kind_of(type(tree))
+def _flattened(
+    tree: Any, found: list[Any], is_leaf: Callable[[Any], bool] | None = None
+) -> Structure:
+    kind = None if is_leaf is not None and is_leaf(tree) else _kind_of(type(tree))
     if kind is None:
         found.append(tree)
         return LEAF
     children, static = kind.children(tree)
-    return Structure(type(tree), static, tuple(_flattened(child, found) for child in children))
+    inner = tuple([_flattened(child, found, is_leaf) for child in children])
+    return Structure(type(tree), static, inner)
 
 
 def _unflattened(structure: Structure, found: Any) -> Any:

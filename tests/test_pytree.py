@@ -128,7 +128,27 @@ def test_several_trees_are_mapped_together() -> None:
     assert new["b"] == (-1.0, None)
 
 
-@pytest.mark.parametrize("other", [[1.0, 2.0], (1.0,), (1.0, (2.0,)), 1.0, (1.0, None)])
+def test_a_further_tree_may_go_on_where_the_first_has_a_leaf() -> None:
+    pairs = mixad.tree_map(lambda a, b: (a, b), {"w": 1, "b": [2]}, {"b": [None], "w": (3, {4: 5})})
+    assert pairs == {"w": (1, (3, {4: 5})), "b": [(2, None)]}
+
+
+def test_a_container_that_is_called_a_leaf_is_one() -> None:
+    tree = {"a": (1.0, 2.0), "b": [None, (3.0,)], "c": None}
+
+    def is_leaf(node: Any) -> bool:
+        return node is None or isinstance(node, tuple)
+
+    seen = mixad.tree_map(lambda leaf, other: (leaf, other), tree, tree, is_leaf=is_leaf)
+    assert seen == {
+        "a": ((1.0, 2.0), (1.0, 2.0)),
+        "b": [(None, None), ((3.0,), (3.0,))],
+        "c": (None, None),
+    }
+    assert mixad.tree_map(len, (1.0, 2.0), is_leaf=is_leaf) == 2
+
+
+@pytest.mark.parametrize("other", [[1.0, 2.0], (1.0,), (1.0, 2.0, 3.0), 1.0, None])
 def test_trees_of_another_structure_are_refused(other: Any) -> None:
     with pytest.raises(ValueError, match=r"tree 2 has the structure .* tree 0 has tuple\(\*, \*\)"):
         pytree.tree_map(lambda a, b, c: a, (1.0, 2.0), (3.0, 4.0), other)
