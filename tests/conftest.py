@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+collect_ignore = ["typed_program.py"]  # type checkers read it, nobody imports it
+
 MAX_PARTS = 8
 """Tests that the slow rows of a table are shared out among."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from mixad.broadcast.results import (
     with_complex,
 )
 from mixad.broadcast.with_respect_to import Names, active_leaves
+from mixad.call.signature import AnyArray, NamedFields
 from mixad.call.specialise import PreparedCall, Specialiser
 from mixad.errors import BackendError, KernelSyntaxError
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions, Loops, Placement, Strategy
@@ -42,11 +43,19 @@ from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import hide_frames, short_traceback
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from mixad.broadcast.explain import Explanation
     from mixad.broadcast.kinks import KinkReport
     from mixad.broadcast.trace import Trace
 
 __all__ = ["BroadcastFunction", "broadcast"]
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+A = TypeVar("A", bound=AnyArray)
+Number: TypeAlias = "complex | np.generic"
+NumPys: TypeAlias = "NDArray[Any] | complex | np.generic"
 
 _OPTIONS = tuple(field.name for field in fields(KernelOptions))
 
@@ -54,7 +63,7 @@ _DIRECT = frozenset({np.ndarray, *PYTHON_SCALARS})
 """Types of values that kernels take as they are."""
 
 
-class BroadcastFunction(PickledFunction):
+class BroadcastFunction(PickledFunction, Generic[R_co]):
     """A scalar function that is applied at every element of broadcast arrays, as one kernel.
 
     Made by `broadcast`.  Called with arrays, it broadcasts them as NumPy does and returns arrays of
@@ -108,11 +117,12 @@ class BroadcastFunction(PickledFunction):
             and found._options == self._options
         )
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> BroadcastFunction[R_co]:
         """Bind to an instance, as functions do: a decorated method sees its ``self``."""
         if instance is None:
             return self
-        bound = BroadcastFunction(self._function.__get__(instance, owner), self._options)
+        function = self._function.__get__(instance, owner)
+        bound: BroadcastFunction[R_co] = BroadcastFunction(function, self._options)
         bound._number = numbered_bound(bound, self._number, instance)
         return bound
 
@@ -121,7 +131,38 @@ class BroadcastFunction(PickledFunction):
         """The function that is applied, for the parser: a kernel that calls this compiles that."""
         return self._function
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    # NumPy's arrays have a dtype in their type: which one comes out, its rules say at run time.
+    @overload
+    def __call__(self, x: Number, /, *args: Number, **kwargs: Number) -> Any: ...
+    @overload
+    def __call__(
+        self: BroadcastFunction[complex], x: NumPys, /, *args: NumPys, **kwargs: NumPys
+    ) -> NDArray[Any]: ...
+    @overload
+    def __call__(
+        self: BroadcastFunction[complex],
+        x: A | complex,
+        /,
+        *args: A | complex,
+        **kwargs: A | complex,
+    ) -> A: ...
+    @overload
+    def __call__(self: BroadcastFunction[NamedFields], /, *args: Any, **kwargs: Any) -> Any: ...
+    @overload
+    def __call__(
+        self: BroadcastFunction[tuple[complex, ...]], x: NumPys, /, *args: NumPys, **kwargs: NumPys
+    ) -> tuple[NDArray[Any], ...]: ...
+    @overload
+    def __call__(
+        self: BroadcastFunction[tuple[complex, ...]],
+        x: A | complex,
+        /,
+        *args: A | complex,
+        **kwargs: A | complex,
+    ) -> tuple[A, ...]: ...
+    @overload
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Apply the function at every element.
 
         Parameters
@@ -209,7 +250,7 @@ class BroadcastFunction(PickledFunction):
             call.run = prepared.run
 
     @short_traceback
-    def with_options(self, **changes: Any) -> BroadcastFunction:
+    def with_options(self, **changes: Any) -> BroadcastFunction[R_co]:
         """Return the same function with other overrides.
 
         Parameters
@@ -627,8 +668,7 @@ class BroadcastFunction(PickledFunction):
     def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
         if self._needs_instance and self._is_through_class(args):
-            bound: BroadcastFunction = self.__get__(args[0])
-            return bound._parsed(args[1:], kwargs)
+            return self.__get__(args[0])._parsed(args[1:], kwargs)
         call, values = self._specialiser.bound(args, kwargs)
         return call.found.parsed, tuple(map(unwrapped, values))
 
@@ -661,9 +701,9 @@ def _returned(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -
     return as_returned(parsed, outputs)
 
 
-def _unpickled(function: Any, options: KernelOptions, helpers: Any) -> BroadcastFunction:
+def _unpickled(function: Any, options: KernelOptions, helpers: Any) -> BroadcastFunction[Any]:
     """Return a kernel, which holds its helpers: their text is known as long as they live."""
-    kernel = BroadcastFunction(function, options)
+    kernel: BroadcastFunction[Any] = BroadcastFunction(function, options)
     kernel._helpers = helpers
     return kernel
 
@@ -695,7 +735,7 @@ def _is_of_arrays(function: Any) -> bool:
 
 
 @overload
-def broadcast(function: Callable[..., Any], /) -> BroadcastFunction: ...
+def broadcast(function: Callable[..., R], /) -> BroadcastFunction[R]: ...
 
 
 @overload
@@ -707,7 +747,7 @@ def broadcast(
     backend: str | None = ...,
     loops: Loops = ...,
     signature: str | None = ...,
-) -> Callable[[Callable[..., Any]], BroadcastFunction]: ...
+) -> Callable[[Callable[..., R]], BroadcastFunction[R]]: ...
 
 
 @short_traceback

@@ -130,7 +130,7 @@ class ScalarRule(PickledFunction):
         return self._kernel(*args, **kwargs)
 
     @cached_property
-    def _kernel(self) -> BroadcastFunction:
+    def _kernel(self) -> BroadcastFunction[Any]:
         return broadcast(self)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,11 +12,72 @@ from mixad.errors import TracerError
 from mixad.scalar.parse.by_value import PickledFunction, by_value
 from mixad.tracebacks import hide_frames
 
-__all__ = ["Argnums", "Function", "TransformedFunction", "argument_positions", "check_callable",
-           "check_sequence"]  # fmt: skip
+__all__ = ["AnyArray", "Argnums", "Function", "Gradient", "GradientWithAux", "NamedFields",
+           "TransformedFunction", "ValueAndGradient", "ValueAndGradientWithAux",
+           "argument_positions", "check_callable", "check_sequence"]  # fmt: skip
 
 Function = Callable[..., Any]
 Argnums = int | Sequence[int]
+
+X = TypeVar("X")
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+# -- what type checkers know -----------------------------------------------------------------------
+
+
+class AnyArray(Protocol):
+    """An array of any library."""
+
+    @property
+    def shape(self) -> Any:
+        """Its extents."""
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its elements."""
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+
+
+class NamedFields(Protocol):
+    """A named tuple: its fields are arrays where those of one element are numbers."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+class Gradient(Protocol[P]):
+    """A function whose result is as its first argument; ``P`` are the others."""
+
+    def __call__(self, x: X, /, *args: P.args, **kwargs: P.kwargs) -> X:
+        """Return the gradient."""
+
+
+class GradientWithAux(Protocol[P]):
+    """A `Gradient` that returns a pair with something else."""
+
+    def __call__(self, x: X, /, *args: P.args, **kwargs: P.kwargs) -> tuple[X, Any]:
+        """Return the gradient, and what is passed on."""
+
+
+class ValueAndGradient(Protocol[P, R_co]):
+    """A function that returns a value and what is as its first argument."""
+
+    def __call__(self, x: X, /, *args: P.args, **kwargs: P.kwargs) -> tuple[R_co, X]:
+        """Return the value and the gradient."""
+
+
+class ValueAndGradientWithAux(Protocol[P]):
+    """A `ValueAndGradient` whose value is a pair with something else."""
+
+    def __call__(self, x: X, /, *args: P.args, **kwargs: P.kwargs) -> tuple[tuple[Any, Any], X]:
+        """Return the value with what is passed on, and the gradient."""
+
+
+# -- checks ----------------------------------------------------------------------------------------
 
 
 class TransformedFunction(PickledFunction):

@@ -6,9 +6,9 @@ what is known from other calls is a plan of values and tangents.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 
 from mixad import pytree
 from mixad.call.signature import Function, check_callable, check_sequence
@@ -28,10 +28,39 @@ from mixad.transforms.strands import open_strand
 __all__ = ["jvp", "linearize", "push_forward"]
 
 
+R = TypeVar("R")
+Aux = TypeVar("Aux")
+Primals = TypeVarTuple("Primals")
+
+
+@overload
+def jvp(
+    f: Callable[[*Primals], R],
+    primals: tuple[*Primals],
+    tangents: Sequence[Any],
+    *,
+    has_aux: Literal[False] = False,
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    f: Callable[..., R],
+    primals: list[Any],
+    tangents: Sequence[Any],
+    *,
+    has_aux: Literal[False] = False,
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    f: Callable[..., tuple[R, Aux]],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    has_aux: Literal[True],
+) -> tuple[R, R, Aux]: ...
 @short_traceback
 def jvp(
     f: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
-) -> tuple[Any, ...]:
+) -> Any:
     """Return the value of ``f`` and how fast it changes as the arguments move along tangents.
 
     Value and tangents come out of the same kernels.

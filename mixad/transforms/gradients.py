@@ -6,14 +6,18 @@ back; they differ in where the cotangent comes from and in what they return.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from mixad import pytree
 from mixad.call.signature import (
     Argnums,
     Function,
+    Gradient,
+    GradientWithAux,
     TransformedFunction,
+    ValueAndGradient,
+    ValueAndGradientWithAux,
     argument_positions,
     check_callable,
     check_sequence,
@@ -30,8 +34,30 @@ from mixad.transforms.strands import open_strand
 
 __all__ = ["grad", "gradient_of", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+Aux = TypeVar("Aux")
+Primals = TypeVarTuple("Primals")
 
-def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
+
+@overload
+def grad(
+    f: Callable[Concatenate[Any, P], Any],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+) -> Gradient[P]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[Any, P], Any], argnums: Literal[0] = 0, *, has_aux: Literal[True]
+) -> GradientWithAux[P]: ...
+@overload
+def grad(
+    f: Callable[P, Any], argnums: Sequence[int], *, has_aux: Literal[False] = False
+) -> Callable[P, tuple[Any, ...]]: ...
+@overload
+def grad(f: Callable[P, Any], argnums: Argnums, *, has_aux: bool = False) -> Callable[P, Any]: ...
+def grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Any:
     """Return the function that computes the gradient of a scalar-valued ``f``.
 
     Parameters
@@ -104,7 +130,22 @@ def gradient_of(f: Function, argnums: Argnums, has_aux: bool = False) -> Functio
     return gradient
 
 
-def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Function:
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[Any, P], R],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+) -> ValueAndGradient[P, R]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[Any, P], Any], argnums: Literal[0] = 0, *, has_aux: Literal[True]
+) -> ValueAndGradientWithAux[P]: ...
+@overload
+def value_and_grad(
+    f: Function, argnums: Argnums, *, has_aux: bool = False
+) -> Callable[..., Any]: ...
+def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) -> Any:
     """Return the function that computes the value of ``f`` and its gradient together.
 
     Parameters
@@ -150,8 +191,16 @@ def value_and_grad(f: Function, argnums: Argnums = 0, *, has_aux: bool = False) 
     )
 
 
-@short_traceback
-def vjp(f: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+@overload
+def vjp(
+    f: Callable[[*Primals], R], *primals: *Primals, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[Any], tuple[*Primals]]]: ...
+@overload
+def vjp(
+    f: Callable[[*Primals], tuple[R, Aux]], *primals: *Primals, has_aux: Literal[True]
+) -> tuple[R, Callable[[Any], tuple[*Primals]], Aux]: ...
+@short_traceback  # type: ignore[misc]  # mypy does not see that `*primals: Any` takes them
+def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     """Return the value of ``f`` and the function that carries cotangents back through it.
 
     Parameters
