@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import mixad
+from benchmarks.progress import progress
 
 ARITIES = range(1, 25)
 SIDE = 1 << 10  # of the broadcast shape (SIDE, SIDE): a float32 array of it has 4 MiB
@@ -231,10 +232,9 @@ def main() -> int:
     cases = list(itertools.product(asked.kernels, MIXES, asked.arities))
     with tempfile.TemporaryDirectory() as folder:
         kernels = written(Path(folder), asked.arities)
-        outcomes = []
-        for done, case in enumerate(cases):
-            print(f"{done} of {len(cases)}", end="\r", file=sys.stderr, flush=True)
-            outcomes.append(outcome(kernels, *case, asked.side, asked.rounds))
+        outcomes = [
+            outcome(kernels, *case, asked.side, asked.rounds) for case in progress(cases, "cases")
+        ]
     print(report(outcomes))
     return int(any(o.is_beyond for o in outcomes))
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers.report import version, write_atomically
+from benchmarks.progress import progress
 
 BASELINE = Path(__file__).with_name("tracked.json")
 COMPILER = "nvidia-cuda-nvrtc-cu12"
@@ -61,7 +62,7 @@ def counted(names: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
     """Return the figures of some calls, by default of all."""
     from benchmarks.figures import CASES, figures_of  # what it counts takes seconds to import
 
-    return {name: figures_of(CASES[name]()) for name in names or CASES}
+    return {name: figures_of(CASES[name]()) for name in progress(names or CASES, "calls")}
 
 
 def report(found: Sequence[Change], compiler: str, accepted_with: str) -> str:

@@ -23,6 +23,7 @@ from benchmarks.gpu.run import ROUNDS, SUBJECT, Result, measured
 from benchmarks.gpu.work import Work
 from benchmarks.peers.harness import UnavailableError
 from benchmarks.peers.report import commit, write_atomically
+from benchmarks.progress import progress, say
 
 WORKS = ("overhead", "sums", "hm_lstm", "kepler", "volatility", "bundle", "arity")
 RESULTS = Path(__file__).parents[1] / "results"
@@ -78,7 +79,8 @@ def main(arguments: Sequence[str] | None = None, on: Callable[[], Device] = Cuda
     about = report.environment(device.name, options.seed, commit())
     small = list(checked(names, device, options))
     results: list[Result] = []
-    for work, check in zip(works(names, options.scale, options.seed), small, strict=True):
+    pairs = zip(works(names, options.scale, options.seed), small, strict=True)
+    for work, check in progress(pairs, "works", len(small)):
         say(f"{work.name}: {work.title}")
         if check.is_right:
             check = measured(work, device, options.rounds, lambda: time.monotonic() > end)
@@ -110,11 +112,6 @@ def write(results: Sequence[Result], about: dict[str, object], folder: Path) -> 
     stem = folder / f"{device}-{time.strftime('%Y-%m-%d')}"
     write_atomically(stem.with_suffix(".md"), report.markdown(results, about))
     write_atomically(stem.with_suffix(".json"), report.as_json(results, about))
-
-
-def say(text: str) -> None:
-    """Tell the progress, apart from the report."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.paper import EXPERIMENTS
-from benchmarks.peers.__main__ import limit_threads, say
+from benchmarks.peers.__main__ import limit_threads
+from benchmarks.progress import say
 
 RESULTS = Path(__file__).parents[1] / "results"
 

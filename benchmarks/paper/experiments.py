@@ -14,6 +14,7 @@ from benchmarks.paper.host import Host
 from benchmarks.paper.run import is_right, measured
 from benchmarks.peers.harness import UnavailableError
 from benchmarks.peers.report import write_atomically
+from benchmarks.progress import progress
 
 Say = Callable[[str], None]
 
@@ -48,7 +49,7 @@ def run(device: Device, options: argparse.Namespace, say: Say) -> int:
 
 def outcomes(device: Device, options: argparse.Namespace, say: Say) -> Iterator[list[Row]]:
     """Yield the rows of each case."""
-    for name in options.names or EXPERIMENTS:
+    for name in progress(options.names or EXPERIMENTS, "experiments"):
         if name == "placement":
             for problem in placement.problems(options.scale, options.seed):
                 say(f"{name}: {problem.title}")

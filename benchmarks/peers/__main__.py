@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.peers import THREAD_VARIABLES
+from benchmarks.progress import progress, say
 
 WORKLOADS = (
     "hm_lstm",
@@ -57,11 +58,6 @@ def limit_threads(count: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
-def say(text: str) -> None:
-    """Tell the progress, apart from the report."""
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> int:
     """Run, print and write the report; 1 where mixad's values were wrong."""
     options = parse()
@@ -69,7 +65,7 @@ def main() -> int:
     harness = importlib.import_module("benchmarks.peers.harness")
     report = importlib.import_module("benchmarks.peers.report")
     measurements = []
-    for name in options.names or WORKLOADS:
+    for name in progress(options.names or WORKLOADS, "workloads"):
         workload = importlib.import_module(f"benchmarks.peers.{name}")
         cases = workload.cases(options.sizes or workload.SIZES, options.seed)
         for case in offered(name, cases, harness.UnavailableError):
