@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from mixad.scalar.activity import activity
 from mixad.scalar.build import Builder
 from mixad.scalar.dual import DualChunk
@@ -30,9 +32,9 @@ from mixad.scalar.ir import (
     Var,
     While,
 )
+from mixad.scalar.narrow import rounded
 from mixad.scalar.pushforward import DualTransform
 from mixad.scalar.types import ScalarType
-from mixad.scalar.widen import widened
 
 __all__ = ["Step", "run_duals"]
 
@@ -83,12 +85,22 @@ def run_duals(
         )
         transform.duals[var] = DualChunk(name, one)
     try:
-        outputs = transform.block(program.body)
+        with np.errstate(all="ignore"):
+            returned = [transform.computed(dual) for dual in transform.block(program.body)]
     except OutsideError as error:
         array = next(old for old, new in names.items() if new == error.load.array)
         load = replace(error.load, array=array)
         raise OutsideError(load, error.index, error.shape) from None
-    return transform.steps, list(map(transform.computed, outputs))
+    types = [atom.type for atom in program.outputs]
+    return transform.steps, list(map(_as_stored, returned, types))
+
+
+def _as_stored(dual: DualChunk[Any], type: ScalarType) -> DualChunk[Any]:
+    """Return an output as memory holds it, which rounds those of 16 bits."""
+    if not type.is_narrow:
+        return dual
+    partials = {slot: rounded(partial, type)[()] for slot, partial in dual.partials.items()}
+    return DualChunk(rounded(dual.primal, type)[()], partials)
 
 
 class _ComputingBuilder(Builder):
@@ -155,10 +167,17 @@ class _ComputingBuilder(Builder):
 def _computing(
     op: str, types: tuple[ScalarType, ...], type: ScalarType
 ) -> Callable[[Sequence[Any]], tuple[Scalar, ...]]:
-    """Return the interpreter of one equation; floats of 16 bits are held as it holds them."""
+    """Return the interpreter of one equation.
+
+    It rounds outputs of 16 bits, which values are not before they are stored: hence one of float32.
+    """
     args, out = tuple([Var(i, t) for i, t in enumerate(types)]), Var(len(types), type)
-    body = Block((Equation(out, op, args),), (out,))
-    return interpreter(widened(Program(op, tuple([Param("", a) for a in args]), body)))
+    statements, result = [Equation(out, op, args)], out
+    if type.is_narrow:
+        result = Var(out.id + 1, type.arithmetic)
+        statements.append(Equation(result, "convert", (out,)))
+    params = tuple([Param("", a) for a in args])
+    return interpreter(Program(op, params, Block(tuple(statements), (result,))))
 
 
 @dataclass
