@@ -160,7 +160,7 @@ AGREE: dict[str, tuple[Any, tuple[Any, ...], int | tuple[int, ...]]] = {
     "single precision": (lambda x, y: x / y - np.tanh(x), (GRID.astype("f4"), 3.0), 1),
     "a captured array read by index": (lambda i, x: TABLE[i] * x, (np.asarray([2, 1]), 3.0), 1),
     "an array argument": (gathered, (POINTS, np.asarray([0, -1]), GRID[:2]), 1),
-    "a fixed point": (root, (np.asarray([2.0, 9.0]),), 1),
+    "fixed-point": (root, (np.asarray([2.0, 9.0]),), 1),
     "vectors": (first_moment, (np.arange(6.0).reshape(2, 3), GRID[:2]), 1),
     "a rule of one's own": (lambda x: square(x) * RATE, (GRID,), 2),
     "structures": (lambda s: s.rest * s.end.b - s.end.a, (Spring(GRID, Pair(2.0, GRID)),), 1),
@@ -170,7 +170,7 @@ AGREE: dict[str, tuple[Any, tuple[Any, ...], int | tuple[int, ...]]] = {
 """Functions with arguments and an element."""
 
 
-@pytest.mark.rows("name", AGREE, slow="gammainc")
+@pytest.mark.rows("name", AGREE, slow="fixed-point gammainc vectors")
 def test_results_are_those_of_duals_at_the_element(name):
     function, arguments, at = AGREE[name]
     options = {"signature": "(n),()->()"} if name == "vectors" else {}
