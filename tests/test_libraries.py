@@ -599,7 +599,7 @@ def test_types_that_are_not_computed_in_are_refused_by_name(dtype: str) -> None:
         mixad.grad(lambda x: blend(x, 2.0).sum())(x)
 
 
-@pytest.mark.parametrize("value", ["text", [1.0, 2.0], (1.0,), {}, object()])
+@pytest.mark.parametrize("value", ["text", {}, {1.0}, object()])
 def test_what_is_no_number_is_refused_by_name(value: Any) -> None:
     instead = "read it from outside" if isinstance(value, str) else "pass an array"
     with pytest.raises(KernelTypeError, match=rf"blend: argument 'y' is a \w+\n.*{instead}"):
