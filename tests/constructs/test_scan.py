@@ -46,12 +46,17 @@ def settle(x, y):
 
 
 WEIGHTS = drawn(4, 4, seed=5) * 0.3
+WIDE = drawn(2, 4, seed=6) * 0.3
 
 BODIES = {
     "elementwise": lambda c, x: (np.sin(c) * 0.9 + x, c * x),
     "a kernel": lambda c, x: (settle(c, x), c),
     "a sum": lambda c, x: (c * 0.5 + c.sum() * x * 0.1, c),
     "a matrix product": lambda c, x: (WEIGHTS @ c + x, c @ WEIGHTS),
+    "products of flat matrices": lambda c, x: (
+        WIDE.T @ (WIDE * c) @ x + x[:, None] @ c[None] @ c,
+        c,
+    ),
     "a solution": lambda c, x: (np.linalg.solve(np.eye(4) * 3.0 + np.outer(x, x), c), c),
     "views": lambda c, x: (np.concatenate([c[1:], c[:1]]) * 0.9 + x[::-1], c[::2] * 2.0),
     "a written element": lambda c, x: (with_first(c * 1.0, x), c),
@@ -140,6 +145,18 @@ def test_steps_of_a_backend_have_the_bits_of_python_steps(name, monkeypatch):
     monkeypatch.setattr(loops, "_run_natively", lambda *_: False)
     for one, other in zip(found, run(), strict=True):
         assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("inner", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("side", [1, 4])
+def test_products_of_flat_matrices_are_steps_of_a_backend(side, inner, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("Python takes the steps")
+
+    monkeypatch.setattr(loops, "_run_by_python", refuse)
+    tall, flat = drawn(side, inner) * 0.3, drawn(inner, side, seed=1) * 0.3
+    found, _ = mixad.scan(lambda c, _: (tall @ (flat @ c), None), np.eye(side), length=20)
+    close(found, np.linalg.matrix_power(tall @ flat, 20))
 
 
 def test_a_recurrent_network_by_hand():

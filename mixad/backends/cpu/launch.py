@@ -143,10 +143,9 @@ def prepare_block(
     ``firsts`` are of a box: how many bytes of each argument come before it.
     """
     is_plain = kernel.has_numpy_types and not kernel.spec.streaming
-    is_whole = firsts is not None or binding.axes is None
-    if not (is_plain and is_whole and binding.tiles and _is_direct(kernel, launch, binding)):
+    if not (is_plain and binding.tiles and _is_direct(kernel, launch, binding)):
         return None
-    place = written_whole if firsts is None else written_part
+    place = partial(written_whole, axes=binding.axes) if firsts is None else written_part
     written = list(map(place, binding.outputs))
     writes = tuple([each for each in written if each is not None])
     if len(writes) < len(written):

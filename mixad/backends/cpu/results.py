@@ -157,13 +157,16 @@ def written_part(result: Result) -> Written:
     return Written(result.position, 0, (), result.first * result.held.dtype.itemsize)
 
 
-def written_whole(result: Result) -> Written | None:
-    """Return where a result goes and what finishes it; None if Python is to do that."""
-    if result.part is not None or result.is_accumulated:
+def written_whole(result: Result, axes: tuple[int, ...] | None) -> Written | None:
+    """Return where a result goes and what finishes it; None if Python is to do that.
+
+    The axes are as in `finish`.
+    """
+    if result.part is not None or result.is_accumulated or not _is_in_order(result, axes):
         return None
     shape, size = list(result.memory), result.held.dtype.itemsize
     if result.summed is None:
-        is_final = result.memory == result.final
+        is_final = result.memory in (result.final, result.shape)
         return Written(result.position, math.prod(shape) * size) if is_final else None
     padded = padded_columns(shape[-1]) if result.is_summed_by_columns else shape[-1]
     finish, room = list[tuple[bool, LaunchBlock]](), math.prod((*shape[:-1], padded)) * size
@@ -184,6 +187,12 @@ def written_whole(result: Result) -> Written | None:
             return None
         finish.append((False, narrow_block(math.prod(result.final))))
     return Written(result.position, room, tuple(finish))
+
+
+def _is_in_order(result: Result, axes: tuple[int, ...] | None) -> bool:
+    """Whether memory has the elements in the caller's order: axes of one may change places."""
+    places = [axis for axis in axes or () if result.shape[axis] > 1]
+    return places == sorted(places)
 
 
 def _sums(shape: list[int], axes: Sequence[tuple[int, int]]) -> list[tuple[bool, LaunchBlock]]:
