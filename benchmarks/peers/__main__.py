@@ -26,6 +26,8 @@ WORKLOADS = (
     "dlstm",
     "programs",
     "constructs",
+    "loops",
+    "gathers",
     "tiny",
     "startup",
 )
