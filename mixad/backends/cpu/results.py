@@ -173,8 +173,7 @@ def written_whole(result: Result, axes: tuple[int, ...] | None) -> Written | Non
     shape[-1] = padded
     if padded != result.memory[-1] and math.prod(shape[:-1]) > shape[-2]:
         return None  # there would be gaps between blocks of rows
-    axes = [(axis, shape[axis]) for axis in result.summed]
-    finish += _sums(shape, axes)
+    finish += _sums(shape, [(axis, shape[axis]) for axis in result.summed])
     if result.columns:
         shape = [*shape[:-1], *[extent for extent, _ in result.columns]]
         first = len(result.memory) - 1
