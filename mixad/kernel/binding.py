@@ -14,6 +14,7 @@ from mixad.errors import KernelTypeError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.folding import left_of
 from mixad.kernel.spec import Indexed, Launch, Operand, Output, PartLayout
+from mixad.kernel.tiling import accumulator as sum_in_arrays
 from mixad.kernel.tiling import (
     combine_of,
     is_left_whole,
@@ -216,7 +217,7 @@ def _result(
     if output.accumulated is not None:
         final, slabs = launch.results[index], -(-tile_count(launch) // slab_tiles(launch))
         copies = (max(1, slabs), *final)
-        held = accumulator(output.type)
+        held = sum_in_arrays(output.type)
         return Result(position, held, copies, (0,), final, final, output.type, update=output.update)
     padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
     shape = tuple(padded[a] for a in launch.order)

@@ -26,7 +26,6 @@ from mixad.kernel.tiling import (
     BLOCK,
     CPU_TILING,
     FEW_PARTIALS,
-    MAX_SLABS,
     Tiling,
     slab_limit,
     tile_rows,
@@ -100,21 +99,25 @@ def plan(
             r.part and _part_layout(r.part, nest, shape, steps)
             for r, steps in zip(requests, (fold or nest).steps, strict=True)
         ),
-        slabs=_slabs(passes, requests, shape),
+        slabs=_slabs(passes, requests, shape, tiling),
     )
 
 
 def _slabs(
-    passes: Sequence[Program], requests: Sequence[OutputRequest], shape: tuple[int, ...]
+    passes: Sequence[Program],
+    requests: Sequence[OutputRequest],
+    shape: tuple[int, ...],
+    tiling: Tiling,
 ) -> int:
     """Return how many slabs all accumulators allow."""
-    found = MAX_SLABS
+    found = tiling.slabs
     for r in requests:
         added = passes[r.pass_index].accumulator(r.result)
         if added is not None and added.kind != "write" and r.shape is not None:
             statements = walk_statements(passes[r.pass_index].body)
             sums = sum(isinstance(s, Update) and s.array == added.var for s in statements)
-            found = min(found, slab_limit(math.prod(shape) * sums, math.prod(r.shape)))
+            adds, elements = math.prod(shape) * sums, math.prod(r.shape)
+            found = min(found, slab_limit(adds, elements, tiling))
     return found
 
 

@@ -125,6 +125,11 @@ class Output:
         return (self.source, *self.beside)
 
     @property
+    def is_changed(self) -> bool:
+        """Whether it is an accumulator that is not written: elements may change the same place."""
+        return self.accumulated is not None and self.update != "write"
+
+    @property
     def is_stored(self) -> bool:
         """Whether it has a value for each element."""
         return self.accumulated is None and not any(self.reduced) and not self.segments
@@ -167,7 +172,7 @@ class KernelSpec:
 
         See `mixad.kernel.tiling`.
         """
-        return any(o.accumulated is not None and o.update != "write" for o in self.outputs)
+        return any(o.is_changed for o in self.outputs)
 
     @cached_property
     def checks_indices(self) -> bool:

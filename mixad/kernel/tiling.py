@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 from mixad.kernel.spec import Launch, Output
 from mixad.scalar.types import F64, ScalarType
 
-__all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "MAX_SLABS", "Combine", "Tiling",
+__all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "Combine", "Tiling",
            "accumulator", "combine_of", "is_left_whole", "padded_columns",
            "partial_shape", "slab_limit", "slab_tiles", "tile_blocks", "tile_count", "tile_rows",
            "tile_runs"]  # fmt: skip
@@ -55,11 +55,14 @@ class Tiling(NamedTuple):
         they leave costs more than running them side by side gains.
     least : int
         Elements of a tile at least, if there are so many.
+    slabs : int
+        Slabs at most, of small arrays: enough for the cores of most machines.
     """
 
     tiles: int = 64
     least_run: int = 64
     least: int = _TILE
+    slabs: int = 64
 
 
 CPU_TILING = Tiling()
@@ -138,27 +141,25 @@ def partial_shape(extents: Sequence[int], rows: int, reduced: Sequence[bool]) ->
     return tuple(shape)
 
 
-MAX_SLABS = 64
-"""Slabs at most: enough for the cores of most machines."""
-
 _SUM_BYTES = 8
 """Bytes of an element of a slab's copy."""
 
-_SLABS_BY_BYTES = ((1 << 15, 64), (1 << 18, 32), (1 << 21, 16), (1 << 23, 8), (1 << 26, 4))
-"""Up to so many bytes of a copy, slabs: a copy has to be cleared, added to at random, added up."""
+_SHARE_BY_BYTES = ((1 << 15, 1), (1 << 18, 2), (1 << 21, 4), (1 << 23, 8), (1 << 26, 16))
+"""Up to so many bytes of a copy, of how many slabs one is made: a copy has to be cleared, added to
+at random, added up."""
 
 _ADDS = 4
 """Additions for each element of all copies, at least."""
 
 
-def slab_limit(adds: int, elements: int) -> int:
+def slab_limit(adds: int, elements: int, tiling: Tiling = CPU_TILING) -> int:
     """Return how many slabs an array of some elements allows that gets some additions.
 
     >>> slab_limit(4_000_000, 1001), slab_limit(4_000_000, 1 << 20), slab_limit(100, 1001)
     (64, 1, 1)
     """
     size = elements * _SUM_BYTES
-    most = next((slabs for limit, slabs in _SLABS_BY_BYTES if size <= limit), 2)
+    most = tiling.slabs // next((share for limit, share in _SHARE_BY_BYTES if size <= limit), 32)
     return max(1, min(most, adds // (_ADDS * max(1, elements))))
 
 

@@ -42,6 +42,7 @@ struct Block {
   std::vector<Thread> threads;
   std::vector<std::map<unsigned, Exchange>> exchanges;  // by warp, then by mask
   unsigned waiting = 0, done = 0, current = 0;
+  bool vote = false, voted = false;  // of the next barrier, and of the last
   int line = 0;
   std::string error;
   ucontext_t scheduler;
@@ -95,6 +96,7 @@ void run_block(Block &b, uint64_t &order) {
   if (b.shared.start) memset(b.shared.start, 0xff, b.shared.stop - b.shared.start);
   block = &b;
   b.waiting = b.done = 0;
+  b.vote = false;
   b.exchanges.assign((b.threads.size() + WARP - 1) / WARP, {});
   for (Thread &t : b.threads) {
     t.state = State::ready;
@@ -134,8 +136,16 @@ void barrier(int line) {
     return;
   }
   b.waiting = 0;
+  b.voted = b.vote;
+  b.vote = false;
   for (Thread &t : b.threads)
     if (t.state == State::at_barrier) t.state = State::ready;
+}
+
+bool barrier_or(bool vote, int line) {
+  block->vote |= vote;
+  barrier(line);
+  return block->voted;  // all threads read it before any of them gets to the next barrier's end
 }
 
 // Leaves bits for the lanes of a mask, waits for theirs, and returns those of all lanes.

@@ -26,6 +26,7 @@ extern __thread Dimensions thread_index, block_index, block_size, grid_size;
 
 unsigned lane();
 void barrier(int line);
+bool barrier_or(bool vote, int line);
 uint64_t exchanged_bits(unsigned mask, uint64_t bits, unsigned other, int line);
 unsigned ballot(unsigned mask, bool vote, int line);
 
@@ -53,6 +54,7 @@ const char *run(void (*kernel)(const void *), const void *argument, Shared share
 #define gridDim (emulator::grid_size)
 #define __cvta_global_to_generic(address) ((void *)(address))
 #define __syncthreads() emulator::barrier(__LINE__)
+#define __syncthreads_or(vote) emulator::barrier_or(vote, __LINE__)
 #define __shfl_xor_sync(mask, value, apart) \
   emulator::exchanged(mask, value, emulator::lane() ^ (apart), __LINE__)
 #define __ballot_sync(mask, vote) emulator::ballot(mask, vote, __LINE__)

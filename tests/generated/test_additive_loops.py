@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from cuda_emulator import emulated
 
 from mixad.backends.arrays import layout_of
 from mixad.backends.cpu.backend import CpuBackend
@@ -157,6 +158,7 @@ def cpu(bits):
 BACKENDS = {
     **{f"cpu-{bits}": lambda bits=bits: cpu(bits) for bits in (128, 256, 512)},
     "reference": ReferenceBackend,
+    "cuda-emulated": emulated,
 }
 
 

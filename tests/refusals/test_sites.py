@@ -81,7 +81,7 @@ FOLDERS = (
 )
 
 ELSEWHERE = {
-    "does not compute the gradient of the array": "tests/cuda/test_cuda_rules.py, needs a device",
+    "does not compute the gradient of the array": "tests/broadcast/test_gathers.py: of plugins",
     "does not combine elements by an operator": "tests/cuda/test_cuda_constructs.py, the same",
     "says accumulates =": "tests/cuda/test_cuda_constructs.py: of plugins that were written before",
     "is compiled for": "a guard of kernels that plugins call",

@@ -11,21 +11,23 @@ from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from mixad.backends.arrays import Array, Library, library_of
-from mixad.backends.cuda.bound import CudaBound, DeviceRun, bound_to, threads_of
+from mixad.backends.cuda.bound import CudaBound, DeviceRun, bound_to, elements_of, threads_of
 from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function, PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.backends.hookspecs import DeviceFunction
-from mixad.emit.cuda import Dialect, axis_sum, emit_axis_sum
+from mixad.emit.cuda import MAX_ELEMENTS, Dialect, axis_sum, emit_axis_sum
 from mixad.errors import BackendError, TracerError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import Tiling
+from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import I32, ScalarType
+from mixad.scalar.updates import neutral
 
 __all__ = ["CudaBackend"]
 
@@ -52,17 +54,17 @@ class CudaBackend:
     stores_beside : bool
         True: several results of an element may be side by side in one.
     accumulates : tuple of str
-        How arrays are changed at indices: they are written.
+        How arrays are changed at indices.
     """
 
     writes_parts = True
     stores_beside = True
-    accumulates = ("write",)
+    accumulates = get_args(UpdateKind)
 
     def __init__(self, name: str, driver: Driver) -> None:
         self.name = name
         self.driver = driver
-        self._sums: dict[tuple[ScalarType, Hashable], Function] = {}
+        self._sums: dict[tuple[ScalarType, UpdateKind, Hashable], Function] = {}
         self._devices: dict[Hashable, Device] = {}
 
     def emit(self, spec: KernelSpec) -> str:
@@ -75,7 +77,22 @@ class CudaBackend:
 
     def bind(self, executable: CudaKernel, launch: Launch) -> CudaBound:
         """Return a kernel with the argument block of a launch."""
+        self._check_elements(launch)
         return bound_to(executable, launch)
+
+    def _check_elements(self, launch: Launch) -> None:
+        """Refuse arrays of which no block has a copy in shared memory."""
+        passes = launch.spec.passes
+        for output, shape in zip(launch.spec.outputs, launch.results, strict=True):
+            at, result = output.source
+            changed = passes[at].accumulator(result)
+            if output.is_changed and changed is not None and elements_of(launch, at) > MAX_ELEMENTS:
+                raise BackendError(
+                    f"{passes[0].name}: the backend {self.name!r} changes arrays of at most "
+                    f"{MAX_ELEMENTS} elements at indices, {changed.name!r} has the shape {shape}: "
+                    f"index before the call, {changed.name}[i] with an array i, or use the "
+                    "backend 'cpu'"
+                )
 
     def moved(self, bound: CudaBound, launch: Launch) -> CudaBound:
         """Return the kernel with the argument block of a launch that writes parts elsewhere."""
@@ -139,6 +156,8 @@ class CudaBackend:
             # Where the kernel does not write, zeros are wanted.
             make = self.driver.empty if is_whole else self.driver.zeros
             memory = partial(make, o.memory, library.dtype_of(o.held), device)
+            if o.update in ("min", "max") and not is_whole:
+                memory = partial(_filled, library.xp, memory, neutral(o.update, o.held))
             outputs.append((memory, o.position, o.first * o.type.itemsize))
         return outputs
 
@@ -183,7 +202,8 @@ class CudaBackend:
     def tiling(self, array: Array) -> Tiling:
         """Return how sums over rows are cut: so that several blocks are on each multiprocessor."""
         processors = self.described(self.driver.device(array)).processors
-        return Tiling(_BLOCKS_EACH * processors, _LEAST_RUN, _LEAST)
+        blocks = _BLOCKS_EACH * processors
+        return Tiling(blocks, _LEAST_RUN, _LEAST, slabs=blocks)
 
     def architecture(self, array: Array) -> str:
         """Return what compilers call the device of an array."""
@@ -196,7 +216,7 @@ class CudaBackend:
     def dialect(self, bound: CudaBound, device: Hashable, is_aligned: bool) -> Dialect:
         """Return the dialect of the text that is launched on a device."""
         described = self.described(device)
-        shape = bound.kernel.shape(bound.widest, bound.wide, device, described)
+        shape = bound.kernel.shape(bound.widest, bound.wide, bound.elements, device, described)
         return bound.dialect(shape, is_aligned)
 
     def described(self, device: Hashable) -> Device:
@@ -252,7 +272,8 @@ class CudaBackend:
         """Return the sum of what the tiles left, in the type of the output."""
         shape = list(output.memory)
         for axis in output.summed or ():
-            memory = self.sum_along(shape, axis, output.held, memory, library, device)
+            update = output.update or "add"
+            memory = self.sum_along(shape, axis, output.held, memory, library, device, update)
             shape[axis] = 1
         memory = library.xp.reshape(memory, output.shape)
         return library.xp.astype(memory, library.dtype_of(output.type), copy=False)
@@ -265,8 +286,12 @@ class CudaBackend:
         memory: Array,
         library: Library,
         device: Hashable,
+        update: UpdateKind = "add",
     ) -> Array:
-        """Return contiguous values of a shape summed along an axis, by a launch for each level."""
+        """Return contiguous values of a shape summed along an axis, by a launch for each level.
+
+        Or their minima or maxima.
+        """
         outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
         count = shape[axis]
         while count > 1:
@@ -275,17 +300,21 @@ class CudaBackend:
             addresses = self.driver.address(sums), self.driver.address(memory)
             words = array("q", [*addresses, outer, count, inner, cut.run, cut.runs])
             blocks = min(cut.blocks, _MAX_BLOCKS)
-            kernel = self._sum(type, device)
+            kernel = self._sum(type, update, device)
             self.driver.prepare_launch(kernel, blocks, cut.threads, device)(words)
             memory, count = sums, cut.runs
         return memory
 
-    def _sum(self, type: ScalarType, device: Hashable) -> Function:
-        """Return the kernel that sums along an axis."""
-        found = self._sums.get((type, device))
-        if found is None:
+    def _sum(self, type: ScalarType, update: UpdateKind, device: Hashable) -> Function:
+        """Return the kernel that sums along an axis, or takes minima or maxima."""
+        key = type, update, device
+        if key not in self._sums:
             self._check_may_load(device)
-            entry = f"mixad_axis_sum_{type}"
-            found = self.driver.compile(emit_axis_sum(type, entry), [entry], device)[entry]
-            self._sums[type, device] = found
-        return found
+            entry = f"mixad_axis_{update}_{type}"
+            text = emit_axis_sum(type, entry, update)
+            self._sums[key] = self.driver.compile(text, [entry], device)[entry]
+        return self._sums[key]
+
+
+def _filled(xp: Any, make: Callable[[], Array], value: bool | int | float) -> Array:
+    return xp.full_like(make(), value)

@@ -13,9 +13,9 @@ from mixad.backends.cuda.kernel import CudaKernel
 from mixad.emit.cuda import Dialect, accumulator, packed_types
 from mixad.kernel.binding import Binding, bind
 from mixad.kernel.spec import Launch, Operand
-from mixad.kernel.tiling import BLOCK
+from mixad.kernel.tiling import BLOCK, slab_tiles, tile_count
 
-__all__ = ["CudaBound", "DeviceRun", "bound_to", "threads_of"]
+__all__ = ["CudaBound", "DeviceRun", "bound_to", "elements_of", "threads_of"]
 
 _WIDEST = 16
 """Bytes that a thread loads or stores at once, at most."""
@@ -54,6 +54,8 @@ class CudaBound:
         is a mask.
     rows_aligned : bool
         Whether all rows of an array begin on a pack if the first one does.
+    elements : int
+        Elements of arrays that are changed at indices, rounded up: there are few texts.
     launches : dict
         What launches each pass, by device and by whether packs are aligned.
     runs : dict
@@ -68,6 +70,7 @@ class CudaBound:
     wide: bool
     packed: tuple[tuple[int, int], ...]
     rows_aligned: bool
+    elements: int
     launches: dict[Hashable, dict[bool, tuple[PreparedLaunch, ...]]] = field(
         default_factory=dict, compare=False
     )
@@ -85,11 +88,12 @@ class CudaBound:
         Where packs are not aligned, sums are still made of the same runs: they have the same bits
         wherever the arrays are.  Without sums, neighbours go to neighbouring threads.
         """
+        whole = Dialect(*shape, wide=self.wide, elements=self.elements)
         if is_aligned or shape.vector == 1:
-            return Dialect(*shape, wide=self.wide)
+            return whole
         if any(any(o.reduced) for o in self.launch.spec.outputs):
-            return Dialect(*shape, aligned=False, wide=self.wide)
-        return Dialect(1, shape.threads, wide=self.wide)
+            return replace(whole, aligned=False)
+        return replace(whole, vector=1)
 
 
 def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
@@ -111,6 +115,16 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
             if isinstance(o, Operand) and o.step == "unit"
         ),
         rows_aligned=_rows_aligned(launch, binding, widest),
+        elements=_rounded_up(max(elements_of(launch, k) for k in range(len(launch.spec.passes)))),
+    )
+
+
+def elements_of(launch: Launch, number: int) -> int:
+    """Return how many elements the arrays have that a pass changes at indices."""
+    return sum(
+        math.prod(shape)
+        for output, shape in zip(launch.spec.outputs, launch.results, strict=True)
+        if output.is_changed and output.source[0] == number
     )
 
 
@@ -127,7 +141,12 @@ def threads_of(extent: int, vector: int, threads: int) -> tuple[int, int]:
 
 
 def _widest(launch: Launch) -> int:
-    """Return how many neighbours fit a load of all types and divide a row."""
+    """Return how many neighbours fit a load of all types and divide a row.
+
+    One where elements of arrays are changed: what that takes is more than loads do.
+    """
+    if launch.spec.accumulates:
+        return 1
     vector = min((_WIDEST // t.itemsize for t in packed_types(launch.spec)), default=1)
     return math.gcd(vector, _MAX_NEIGHBOURS, launch.extents[-1])
 
@@ -146,4 +165,10 @@ def _steps(launch: Launch, binding: Binding) -> Iterator[tuple[int, int]]:
 def _is_wide(launch: Launch, binding: Binding) -> bool:
     """Whether something that a kernel counts, up to the end of its last tile, takes 64 bits."""
     rows = math.prod(launch.extents[:-1])
-    return max(launch.extents[-1] + BLOCK, rows + launch.rows, binding.tiles) >= _WIDE
+    tiles = tile_count(launch) + slab_tiles(launch) if launch.spec.accumulates else binding.tiles
+    return max(launch.extents[-1] + BLOCK, rows + launch.rows, tiles) >= _WIDE
+
+
+def _rounded_up(count: int) -> int:
+    """Return the next power of two."""
+    return 1 << max(0, count - 1).bit_length()

@@ -31,7 +31,7 @@ class CudaKernel:
         self._lowered = for_threads(spec)
         self._driver = driver
         self._loaded: dict[tuple[Dialect, Hashable], tuple[Function, ...]] = {}
-        self._chosen: dict[tuple[int, bool, Hashable], BlockShape] = {}
+        self._chosen: dict[tuple[int, bool, int, Hashable], BlockShape] = {}
         self._lock = threading.RLock()
 
     def text(self, dialect: Dialect) -> str:
@@ -53,17 +53,21 @@ class CudaKernel:
         """Return what each pass uses, compiled for a device."""
         return [self._driver.usage(f, device) for f in self.functions(dialect, device)]
 
-    def shape(self, widest: int, wide: bool, device: Hashable, described: Device) -> BlockShape:
+    def shape(
+        self, widest: int, wide: bool, elements: int, device: Hashable, described: Device
+    ) -> BlockShape:
         """Return how blocks are shaped on a device, chosen at the first launch there."""
-        key = widest, wide, device
+        key = widest, wide, elements, device
         if key not in self._chosen:
             with self._lock:
-                used = partial(self._usages_of, wide, device)
+                used = partial(self._usages_of, wide, elements, device)
                 self._chosen[key] = chosen(described, widest, self._loaded_bytes, used)
         return self._chosen[key]
 
-    def _usages_of(self, wide: bool, device: Hashable, shape: BlockShape) -> list[Usage]:
-        return self.usages(Dialect(shape.vector, shape.threads, wide=wide), device)
+    def _usages_of(
+        self, wide: bool, elements: int, device: Hashable, shape: BlockShape
+    ) -> list[Usage]:
+        return self.usages(Dialect(*shape, wide=wide, elements=elements), device)
 
     @property
     def _loaded_bytes(self) -> list[int]:

@@ -2,6 +2,7 @@
 
 from mixad.emit.cuda.kernel import Dialect, emit_kernel, entries, for_threads, packed_types
 from mixad.emit.cuda.sums import THREADS, accumulator, axis_sum, emit_axis_sum
+from mixad.emit.cuda.updates import MAX_ELEMENTS
 
-__all__ = ["THREADS", "Dialect", "accumulator", "axis_sum", "emit_axis_sum", "emit_kernel",
-           "entries", "for_threads", "packed_types"]  # fmt: skip
+__all__ = ["MAX_ELEMENTS", "THREADS", "Dialect", "accumulator", "axis_sum", "emit_axis_sum",
+           "emit_kernel", "entries", "for_threads", "packed_types"]  # fmt: skip

@@ -1,9 +1,18 @@
-"""A program's blocks as the C++ of one thread: what is a branch there is a branch here."""
+"""A program's blocks as the C++ of one thread: what is a branch there is a branch here.
+
+Several threads may change the same element of an array that is added to, or compared with.  Each
+notes the element and the value, and all threads of the block go on together to where each of them
+changes the elements that are its own (`mixad.emit.cuda.updates`).  So loops with such changes take
+as many turns as any thread needs, and a thread that takes no part skips what stands between.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 
 from mixad.emit.cuda.instructions import spelled
 from mixad.emit.cuda.narrow import from_memory, to_memory
@@ -19,8 +28,11 @@ from mixad.scalar.ir import (
     Statement,
     Touch,
     Update,
+    UpdateKind,
     Var,
     While,
+    walk_statements,
+    written_vars,
 )
 from mixad.scalar.types import I64, ScalarType
 
@@ -40,7 +52,9 @@ class Array:
     start, outside : str
         Address of the first element, and pointer to the word that an index outside is noted in.
     extents, strides : sequence of str
-        Along each axis, elements and bytes.
+        Along each axis, elements and bytes; of an accumulator that is not written, elements twice.
+    update : str
+        How an accumulator is changed; its ``start`` is a pointer unless it is written.
     """
 
     number: int
@@ -49,6 +63,7 @@ class Array:
     outside: str
     extents: Sequence[str]
     strides: Sequence[str]
+    update: UpdateKind = "write"
 
 
 class Body:
@@ -69,6 +84,7 @@ class Body:
         self.names = dict(values)
         self.arrays = arrays
         self.line: Line | None = None
+        self.noted = deque[tuple[str, str]]()  # elements and values of changes that follow
         self.goes_on = self.flag() if arrays else "true"
 
     def flag(self) -> str:
@@ -86,6 +102,81 @@ class Body:
         for statement in block.statements:
             self.statement(statement)
         return [self.value(a) for a in block.results]
+
+    # -- threads that go on together ---------------------------------------------------------------
+
+    def together(self, block: Block, taken: str) -> list[str]:
+        """Emit a block that all threads go through; ``taken``: whether one takes part."""
+        for meets, run in groupby(block.statements, self.meets):
+            if not meets:
+                self.apart(list(run), taken)
+                continue
+            for s in run:
+                if isinstance(s, While):
+                    self.loop_together(s, taken)
+                elif isinstance(s, If):
+                    self.branches(s, taken)
+        return [self.value(a) for a in block.results]
+
+    def meets(self, s: Statement) -> bool:
+        """Whether threads go through a statement together: a loop in it changes what they share."""
+        inside = walk_statements(Block((s,), ()))
+        return any(isinstance(loop, While) and self.changes_in([loop]) for loop in inside)
+
+    def changes_in(self, run: Sequence[Statement]) -> list[Update]:
+        """Return the statements that change an element which several threads may have."""
+        return [
+            s
+            for s in walk_statements(Block(tuple(run), ()))
+            if isinstance(s, Update) and self.arrays[s.array].update != "write"
+        ]
+
+    def apart(self, run: Sequence[Statement], taken: str) -> None:
+        """Emit statements for the threads that take part, then what these change, together."""
+        changes = [(self.arrays[s.array], *self.nothing(s)) for s in self.changes_in(run)]
+        self.noted.extend((at, value) for _, at, value in changes)
+        written = [var for s in run for var in written_vars(s)]
+        outs = self.declared(written, [Const(0, var.type) for var in written])
+        with self.text.braces(f"if ({taken})"):
+            for s in run:
+                self.statement(s)
+            self.assign(outs, [self.names[var] for var in written])
+        self.names.update(zip(written, outs, strict=True))
+        for array, at, value in changes:
+            self.text.add(f"change_{array.update}({array.start}, {at}, {value});")
+
+    def nothing(self, s: Update) -> tuple[str, str]:
+        """Declare what a thread notes of a change: no element, and a value; return their names."""
+        at, value, type = self.text.name("i"), self.text.name("v"), self.arrays[s.array].type
+        self.text.add(f"int {at} = -1;")
+        self.text.add(f"{c_type(type)} {value} = 0;")
+        return at, value
+
+    def branches(self, s: If, taken: str) -> None:
+        """Emit both branches, one after the other, for all threads."""
+        outs = self.declared(s.outs, [Const(0, var.type) for var in s.outs])
+        for cond, block in ((self.value(s.cond), s.then), (f"!{self.value(s.cond)}", s.orelse)):
+            here = self.text.let("bool", f"{taken} && {cond}")
+            results = self.together(block, here)
+            with self.text.braces(f"if ({here})"):
+                self.assign(outs, results)
+        self.names.update(zip(s.outs, outs, strict=True))
+
+    def loop_together(self, s: While, taken: str) -> None:
+        """Emit a loop that ends when no thread takes another turn."""
+        carries, goes_on = self.declared(s.carries, s.inits), self.text.name("b")
+        self.names.update(zip(s.carries, carries, strict=True))
+        self.text.add(f"bool {goes_on} = {taken};")
+        with self.text.braces("while (true)"):
+            (test,) = self.together(s.cond, goes_on)
+            self.text.add(f"{goes_on} = {goes_on} && {self.goes_on} && {test};")
+            self.text.add(f"if (!__syncthreads_or({goes_on})) break;")
+            following = self.together(s.body, goes_on)
+            with self.text.braces(f"if ({goes_on})"):
+                self.carry(s, carries, following)
+        self.names.update(zip(s.outs, carries, strict=True))
+
+    # -- statements --------------------------------------------------------------------------------
 
     def statement(self, s: Statement) -> None:
         """Emit one statement, after the user's line that it comes from."""
@@ -133,13 +224,16 @@ class Body:
         with self.text.braces(f"while ({self.goes_on})"):
             (test,) = self.block(s.cond)
             self.text.add(f"if (!{test}) break;")
-            following = self.block(s.body)
-            moved = [
-                self.text.let(var.type, new) if new in carries else new
-                for var, new in zip(s.carries, following, strict=True)
-            ]
-            self.assign(carries, moved)
+            self.carry(s, carries, self.block(s.body))
         self.names.update(zip(s.outs, carries, strict=True))
+
+    def carry(self, s: While, carries: Sequence[str], following: Sequence[str]) -> None:
+        """Give the carries of a loop what a turn leaves, all at a time."""
+        moved = [
+            self.text.let(var.type, new) if new in carries else new
+            for var, new in zip(s.carries, following, strict=True)
+        ]
+        self.assign(carries, moved)
 
     def assign(self, targets: Sequence[str], values: Sequence[str]) -> None:
         """Give variables their values."""
@@ -148,30 +242,47 @@ class Body:
                 self.text.add(f"{target} = {value};")
 
     def update(self, s: Update) -> None:
-        """Emit a store to an element that no other thread has; its indices are inside."""
+        """Emit a store to an element that no other thread has, or note what is to be changed."""
         array = self.arrays[s.array]
-        at = self.text.let(I64, self.offset(s, array))
-        value = to_memory(self.value(s.value), array.type)
-        self.text.add(f"*({c_type(array.type)} *)in_memory({array.start} + {at}) = {value};")
+        if array.update == "write":  # at indices that are inside
+            at = self.text.let(I64, self.offset(s, array))
+            value = to_memory(self.value(s.value), array.type)
+            self.text.add(f"*({c_type(array.type)} *)in_memory({array.start} + {at}) = {value};")
+            return
+        if s.is_inside:
+            element, fits = self.text.let(I64, self.offset(s, array)), ""
+        else:
+            element, fits = self.located(s, array)
+        at, value = self.noted.popleft()
+        with self.text.braces(f"if ({fits})") if fits else nullcontext():
+            self.text.add(f"{at} = (int){element};")
+            self.text.add(f"{value} = ({c_type(array.type)}){self.value(s.value)};")
 
     def offset(self, s: Load | Update, array: Array) -> str:
-        """Return how many bytes an element is from the first, of indices that are inside."""
+        """Return how far an element is from the first, of indices that are inside."""
         pairs = zip(s.indices, array.strides, strict=True)
         terms = (f"(long long){self.value(atom)} * {stride}" for atom, stride in pairs)
         return " + ".join(["0ll", *terms])
 
     def element(self, s: Load) -> str:
-        """Emit a read at indices that the program computes; negative ones count from the end.
-
-        One outside is noted in a word of the call, reads nothing, which counts as 0, and ends the
-        loops of its thread.
-        """
+        """Emit a read at indices that the program computes; one outside reads nothing, or 0."""
         text, array = self.text, self.arrays[s.array]
+        t = c_type(array.type)
         if s.is_inside:
-            at, t = text.let(I64, self.offset(s, array)), c_type(array.type)
+            at = text.let(I64, self.offset(s, array))
             element = f"*(const {t} *)in_memory({array.start} + {at})"
             return text.let(s.out.type, from_memory(element, array.type))
-        offset, inside = "0ll", "true"
+        at, fits = self.located(s, array)
+        element = f"({fits} ? *(const {t} *)in_memory({array.start} + {at}) : ({t})0)"
+        return text.let(s.out.type, from_memory(element, array.type))
+
+    def located(self, s: Load | Update, array: Array) -> tuple[str, str]:
+        """Emit how far an element is from the first, and whether it is inside; return both.
+
+        Negative indices count from the end.  One outside is noted in a word of the call, and ends
+        the loops of its thread.
+        """
+        text, offset, inside = self.text, "0ll", "true"
         for atom, extent, stride in zip(s.indices, array.extents, array.strides, strict=True):
             index = text.let(I64, f"(long long){self.value(atom)}")
             if atom.type.kind != "uint":
@@ -183,6 +294,4 @@ class Body:
         with text.braces(f"if (!{fits})"):
             text.add(f"*{array.outside} = {array.number + 1};")
             text.add(f"{self.goes_on} = false;")
-        at, t = text.let(I64, offset), c_type(array.type)
-        element = f"({fits} ? *(const {t} *)in_memory({array.start} + {at}) : ({t})0)"
-        return text.let(s.out.type, from_memory(element, array.type))
+        return text.let(I64, offset), fits

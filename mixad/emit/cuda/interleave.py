@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mixad.kernel.spec import KernelSpec, Output
 
-__all__ = ["Span", "is_stored_at_once", "spans_of", "store_together"]
+__all__ = ["STORE_APART", "Span", "is_stored_at_once", "spans_of", "store_together"]
 
 _MAX_BYTES = 128
 """So many bytes of a thread are stored at a time, at most."""
@@ -54,6 +54,17 @@ def spans_of(output: Output, number: int) -> list[Span]:
         cuts = [begin + (end - begin) * k // pieces for k in range(pieces + 1)]
         spans += [Span(a, tuple(own[p] for p in range(a, b))) for a, b in pairwise(cuts)]
     return spans
+
+
+STORE_APART = """
+// Stores values that a thread has for an address.
+template <class T, int count> static __device__ __forceinline__
+void store_together(const T (&own)[count], long long address, unsigned mask) {
+  #pragma unroll
+  for (int k = 0; k < count; k++) *(T *)in_memory(address + k * (int)sizeof(T)) = own[k];
+}
+"""
+"""The function ``store_together`` where the warp has no shared memory for it."""
 
 
 def store_together(spec: KernelSpec, vector: int, threads: int) -> str:

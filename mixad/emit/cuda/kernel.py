@@ -6,26 +6,31 @@ A tile is a run of rows times `BLOCK` elements of the innermost axis, as on the 
 stores together.  A function's one argument is the block of words that kernels on the CPU read
 (`mixad.kernel.arguments`) and, after it, the number of tiles.  Every pass is a function of its own:
 in one function the compiler keeps what all of them need in registers.
+
+Where a kernel adds to an array at indices, or takes minima or maxima there, a block runs slabs of
+tiles, in order, and changes a copy of its own (`mixad.emit.cuda.updates`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
 from mixad.emit.cuda.body import Array, Body
 from mixad.emit.cuda.instructions import PRELUDE, native
-from mixad.emit.cuda.interleave import is_stored_at_once, spans_of, store_together
+from mixad.emit.cuda.interleave import STORE_APART, is_stored_at_once, spans_of, store_together
 from mixad.emit.cuda.narrow import from_memory, to_memory
 from mixad.emit.cuda.sums import THREADS, accumulator, block_sums
 from mixad.emit.cuda.text import Text, c_type
+from mixad.emit.cuda.updates import MAX_ELEMENTS, begin_copy, change_function, leave_copy
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
 from mixad.kernel.tiling import BLOCK, combine_of
+from mixad.kernel.tiling import accumulator as sum_in_arrays
 from mixad.scalar.ir import Program, Var
 from mixad.scalar.types import ScalarType
 
@@ -49,12 +54,16 @@ class Dialect:
     wide : bool
         Whether numbers of elements of a row, of rows or of tiles take 64 bits; dividing them takes
         ten times as long.
+    elements : int
+        How many elements of arrays that are changed at indices a block has copies of, at least as
+        many as they have.
     """
 
     vector: int = 1
     threads: int = THREADS
     aligned: bool = True
     wide: bool = False
+    elements: int = MAX_ELEMENTS
 
 
 def entries(spec: KernelSpec) -> tuple[str, ...]:
@@ -82,8 +91,13 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     summed = {accumulator(o.type): None for o in spec.outputs if any(o.reduced)}
     for type in summed:
         text.paste(block_sums(type, dialect.threads))
+    for change in dict.fromkeys(
+        (o.update, sum_in_arrays(o.type)) for o in spec.outputs if o.is_changed
+    ):
+        text.paste(change_function(*change, dialect.threads))
     if any(o.beside for o in spec.outputs):
-        text.paste(store_together(spec, dialect.vector, dialect.threads))
+        fits = not spec.accumulates  # in shared memory, beside copies of arrays
+        text.paste(store_together(spec, dialect.vector, dialect.threads) if fits else STORE_APART)
     text.add(f"struct Arguments {{ long long word[{ArgumentBlock(spec).words + 1}]; }};")
     text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
     for type in packed_types(spec):
@@ -115,9 +129,11 @@ class _Pass:
         self.outputs = {
             k: o for k, o in enumerate(spec.outputs) if any(at == number for at, _ in o.sources)
         }
-        self.written = {k: o for k, o in self.outputs.items() if o.accumulated is not None}
-        for k in self.written:
+        self.accumulators = {k: o for k, o in self.outputs.items() if o.accumulated is not None}
+        for k in self.accumulators:
             del self.outputs[k]
+        self.changed = [k for k, o in self.accumulators.items() if o.is_changed]
+        self.elements = dialect.elements
         self.groups = BLOCK // (self.threads * self.vector)  # of columns that one thread has
         self.combines = {k: combine_of(o.reduced) for k, o in self.outputs.items()}
         self.is_interleaved = any(o.beside for o in self.outputs.values())
@@ -126,10 +142,46 @@ class _Pass:
         """Emit the whole function."""
         bounds = f"__launch_bounds__({self.threads})"
         head = f'extern "C" __global__ void {bounds} {entry}(const Arguments a)'
-        tiles = f"(index_t){self.word(self.block.words)}"
-        turns = f"for (index_t tile = blockIdx.x; tile < {tiles}; tile += gridDim.x)"
+        which = "slab" if self.spec.accumulates else "tile"
+        count = f"(index_t){self.word(self.block.words)}"
+        turns = f"for (index_t {which} = blockIdx.x; {which} < {count}; {which} += gridDim.x)"
         with self.text.braces(head), self.text.braces(turns):
+            if self.spec.accumulates:
+                self.slab()
+            else:
+                self.tile()
+
+    def slab(self) -> None:
+        """Emit one slab: its tiles, in order, between the beginning and the end of its copies."""
+        text = self.text
+        first = text.let("index_t", f"slab * {self.number(self.block.slab)}")
+        left = text.let("index_t", f"{self.number(self.block.tiles)} - {first}")
+        size = self.number(self.block.slab)
+        count = text.let("index_t", f"{left} < {size} ? {left} : {size}")
+        self.begin_copies()
+        with text.braces(f"for (index_t tile = {first}; tile < {first} + {count}; tile++)"):
             self.tile()
+        for k, (copy, extent) in self.copies.items():
+            place = f"{self.word(self.block.outputs[k])} + (long long)slab * {extent} * "
+            type = sum_in_arrays(self.accumulators[k].type)
+            text.add(leave_copy(type, copy, extent, f"{place}{type.itemsize}", self.threads))
+
+    def begin_copies(self) -> None:
+        """Emit the block's own copies of accumulators: what they are called, and their elements."""
+        text, self.copies = self.text, dict[int, tuple[str, str]]()
+        if self.changed:
+            text.add(f"__shared__ __align__(8) long long of_block[{self.elements}];")
+        start = "of_block"
+        for k in self.changed:
+            output = self.accumulators[k]
+            type = sum_in_arrays(output.type)
+            extents = [self.word(self.block.accumulator_extent(k, a)) for a in self.axes(k)]
+            extent = text.let("int", " * ".join(["1", *extents]))
+            copy = text.name()
+            text.add(f"{c_type(type)} *const {copy} = ({c_type(type)} *)({start});")
+            text.add(begin_copy(output.update, type, copy, extent, self.threads))
+            self.copies[k] = copy, extent
+            start = f"{start} + {extent}"
 
     # -- arguments -------------------------------------------------------------------------------
 
@@ -217,8 +269,12 @@ class _Pass:
             if self.is_interleaved:
                 mask = f"__ballot_sync(0xffffffffu, {has_columns})"
                 self.mask = self.text.let("unsigned", mask)
-            with self.text.braces(f"if ({has_columns})"):
-                self.columns(column, starts)
+            if self.changed:  # all threads go on together: see `mixad.emit.cuda.body`
+                self.takes_part = self.text.let("bool", has_columns)
+                self.columns(self.text.let("index_t", f"{self.takes_part} ? {column} : 0"), starts)
+            else:
+                with self.text.braces(f"if ({has_columns})"):
+                    self.columns(column, starts)
         for k, combine in self.combines.items():
             if combine == "row":
                 self.end_of_row(k)
@@ -262,7 +318,10 @@ class _Pass:
     @property
     def each_group(self) -> str:
         """The head of the loop over the thread's groups of neighbours."""
-        return f"for (int group = 0; group < {self.groups}; group++)"
+        turns = f"group < {self.groups}"
+        if self.changed:  # groups that no thread has cost barriers
+            turns += f" && group * blockDim.x * {self.vector} < {self.width}"
+        return f"for (int group = 0; {turns}; group++)"
 
     @property
     def first_column(self) -> str:
@@ -284,8 +343,15 @@ class _Pass:
         }
         with self.each_lane():
             self.lane(loaded, packs, column)
-        for k, pack in packs.items():
-            self.stored(k, pack, column)
+        with self.for_elements():
+            for k, pack in packs.items():
+                self.stored(k, pack, column)
+
+    def for_elements(self) -> AbstractContextManager[None]:
+        """Return what puts text under the condition that the thread has an element."""
+        if not self.changed:
+            return nullcontext()
+        return self.text.braces(f"if ({self.takes_part})")
 
     def pack(self, output: Output) -> str:
         """Declare what the thread's neighbours have of a result; return its name."""
@@ -367,8 +433,16 @@ class _Pass:
         }
         arrays = self.arrays()
         body = Body(self.text, {**dict.fromkeys(arrays, "0"), **values, **self.uniforms}, arrays)
-        results = body.block(self.program.body)
+        if self.changed:
+            results = body.together(self.program.body, self.takes_part)
+        else:
+            results = body.block(self.program.body)
         self.text.own_lines()
+        with self.for_elements():
+            self.combined(results, packs, column)
+
+    def combined(self, results: Sequence[str], packs: dict[int, str], column: str) -> None:
+        """Emit what becomes of an element's results."""
         for k, output in self.outputs.items():
             if k in packs:
                 for place, (_, at) in enumerate(output.sources):
@@ -395,26 +469,27 @@ class _Pass:
             for k, operand in enumerate(self.spec.operands)
             if isinstance(operand, Indexed)
         }
-        written = {outputs[o.source[1]]: self.written_array(k, o) for k, o in self.written.items()}
-        return read | cast("dict[Var, Array]", written)
+        changed = {outputs[o.source[1]]: self.accumulator(k) for k, o in self.accumulators.items()}
+        return read | cast("dict[Var, Array]", changed)
 
-    def written_array(self, output: int, spec: Output) -> Array:
-        """Return an accumulator that is written, contiguous."""
-        block = self.block
-        extents = [
-            self.word(block.accumulator_extent(output, axis))
-            for axis in range(spec.accumulated or 0)
-        ]
-        steps = [
-            " * ".join([f"{spec.type.itemsize}ll", *extents[a + 1 :]]) for a in range(len(extents))
-        ]
+    def axes(self, output: int) -> range:
+        """Return the axes of an accumulator."""
+        return range(self.accumulators[output].accumulated or 0)
+
+    def accumulator(self, output: int) -> Array:
+        """Return an accumulator, contiguous: a result that is written, or the block's own copy."""
+        spec, block = self.accumulators[output], self.block
+        extents = [self.word(block.accumulator_extent(output, axis)) for axis in self.axes(output)]
+        size = "1ll" if spec.is_changed else f"{spec.type.itemsize}ll"
+        start = self.copies[output][0] if spec.is_changed else self.word(block.outputs[output])
         return Array(
             number=len(self.spec.operands) + output,
-            type=spec.type,
-            start=self.word(block.outputs[output]),
+            type=sum_in_arrays(spec.type) if spec.is_changed else spec.type,
+            start=start,
             outside=f"(int *)in_memory({self.word(block.OUTSIDE)})",
             extents=extents,
-            strides=steps,
+            strides=[" * ".join([size, *extents[axis + 1 :]]) for axis in self.axes(output)],
+            update=spec.update,
         )
 
     def array(self, param: int, operand: Indexed) -> Array:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mixad.emit.cuda.instructions import IN_MEMORY
+from mixad.emit.cuda.instructions import PRELUDE
 from mixad.emit.cuda.text import c_type
+from mixad.emit.cuda.updates import changed, start_of
 from mixad.kernel.tiling import BLOCK
+from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import ScalarType
 
 __all__ = ["THREADS", "AxisSum", "accumulator", "axis_sum", "block_sums", "emit_axis_sum"]
@@ -52,6 +54,13 @@ static __device__ {t} sum_along_row({t} value) {{
   __syncthreads();
   return total;
 }}
+{_along_rows(type, threads, "add")}"""
+
+
+def _along_rows(type: ScalarType, threads: int, update: UpdateKind) -> str:
+    """Return ``sum_along_rows``, or the same for minima or maxima."""
+    t = c_type(type)
+    return f"""
 static __device__ {t} sum_along_rows({t} value) {{
   __shared__ {t} of_threads[{threads}];
   if (blockDim.y == 1) return value;
@@ -59,7 +68,10 @@ static __device__ {t} sum_along_rows({t} value) {{
   of_threads[mine] = value;
   __syncthreads();
   for (unsigned apart = blockDim.y / 2; apart > 0; apart /= 2) {{
-    if (threadIdx.y < apart) of_threads[mine] += of_threads[mine + apart * blockDim.x];
+    if (threadIdx.y < apart) {{
+      const {t} other = of_threads[mine + apart * blockDim.x];
+      of_threads[mine] = value = {changed(update, type, "value", "other")};
+    }}
     __syncthreads();
   }}
   value = of_threads[mine];
@@ -117,14 +129,14 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def emit_axis_sum(type: ScalarType, entry: str) -> str:
+def emit_axis_sum(type: ScalarType, entry: str, update: UpdateKind = "add") -> str:
     """Return a kernel that sums contiguous values of shape (outer, count, inner) over the middle.
 
-    Its argument is seven words: addresses of sums and values, the extents, then ``run`` and
-    ``runs`` of an `AxisSum`.  The sums have the shape (outer, runs, inner).
+    Or takes minima or maxima.  Its argument is seven words: addresses of sums and values, the
+    extents, ``run`` and ``runs`` of an `AxisSum`.  The sums have the shape (outer, runs, inner).
     """
-    t = c_type(type)
-    return f"""{IN_MEMORY}{block_sums(type, THREADS)}
+    t, several = c_type(type), ", ".join([start_of(update, type)] * _UNROLLED)
+    return f"""{PRELUDE}{_along_rows(type, THREADS, update)}
 struct Arguments {{ long long word[7]; }};
 extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments a) {{
   {t} *sums = ({t} *)in_memory(a.word[0]);
@@ -137,16 +149,22 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments 
     const long long row = at / inner, column = at % inner;
     const long long last = (part + 1) * run < count ? (part + 1) * run : count;
     const {t} *from = values + row * count * inner + column;
-    {t} several[{_UNROLLED}] = {{}};
+    {t} several[{_UNROLLED}] = {{{several}}};
     if (at < all)
       for (long long k = part * run + threadIdx.y; k < last; k += blockDim.y * {_UNROLLED})
         #pragma unroll
         for (int j = 0; j < {_UNROLLED}; j++)
-          if (k + j * blockDim.y < last) several[j] += from[(k + j * blockDim.y) * inner];
+          if (k + j * blockDim.y < last) {{
+            const {t} old = several[j], own = from[(k + j * blockDim.y) * inner];
+            several[j] = {changed(update, type, "old", "own")};
+          }}
     #pragma unroll
     for (int apart = {_UNROLLED} / 2; apart > 0; apart /= 2)
       #pragma unroll
-      for (int j = 0; j < apart; j++) several[j] += several[j + apart];
+      for (int j = 0; j < apart; j++) {{
+        const {t} old = several[j], own = several[j + apart];
+        several[j] = {changed(update, type, "old", "own")};
+      }}
     const {t} total = sum_along_rows(several[0]);
     if (at < all && threadIdx.y == 0) sums[(row * runs + part) * inner + column] = total;
   }}
