@@ -8,9 +8,12 @@ forward, `jacobian` and `hessian` either way.  `stop_gradient` takes a value out
 one of numbers is, `check_grads` whether rightly.
 `tape` shows what a call records.
 `namespace_of` has the array API standard's functions for them.  `special` has functions to call in
-kernels, `errors` what may be raised, `pytree` the containers that arguments may be; `tree_map`
-applies a function to each leaf of one.
+kernels, `scipy` counterparts of SciPy's, `errors` what may be raised, `pytree` the containers that
+arguments may be; `tree_map` applies a function to each leaf of one.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from mixad import errors, pytree, special
 from mixad.broadcast.function import BroadcastFunction, broadcast
@@ -33,6 +36,9 @@ from mixad.transforms.gradients import grad, stop_gradient, value_and_grad, valu
 from mixad.transforms.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 from mixad.transforms.recording import tape
 from mixad.version import __version__
+
+if TYPE_CHECKING:
+    from mixad import scipy
 
 __all__ = [
     "Array",
@@ -65,6 +71,7 @@ __all__ = [
     "reduce_by_index",
     "scalar_rule",
     "scan",
+    "scipy",
     "special",
     "stop_gradient",
     "switch",
@@ -82,3 +89,12 @@ add_library_functions()
 def __dir__() -> list[str]:
     """Return the names that users import; modules of the inside are not among them."""
     return __all__
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return `mixad.scipy`, which is imported when it is first asked for."""
+        if name != "scipy":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return importlib.import_module("mixad.scipy")

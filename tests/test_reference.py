@@ -16,7 +16,7 @@ if not PAGE.is_file():
 DIRECTIVES = re.findall(
     r"^\.\. auto(\w+):: ([\w.]+)\n(?: +:members:(.*)\n)?", PAGE.read_text("utf-8"), re.MULTILINE
 )
-MODULES = {"errors", "pytree", "special"}  # with sections of their own
+MODULES = {"errors", "pytree", "scipy", "special"}  # with sections of their own
 
 
 def described(name):

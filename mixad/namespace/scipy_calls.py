@@ -22,7 +22,6 @@ _ELSEWHERE = {
     "linalg.lu_solve": "linalg.solve",
     "linalg.solve_banded": "linalg.solve",
     "linalg.solve_triangular": "linalg.solve",
-    "signal.convolve": "convolve",
 }
 """What array libraries have under other names; they have those of linalg and fft."""
 
@@ -175,6 +174,8 @@ def instead_of(called: str, library: str, spelling: Spelling) -> str:
     if package == "statistics":
         return f"use {_STATISTICS.get(rest, 'functions of NumPy')}, of a list x of np.stack(x)"
     name = called.removeprefix("scipy.").removesuffix("()")
+    if _has_counterpart(name):
+        return f"use mixad.scipy.{name}"
     own = _ELSEWHERE.get(name, name)
     if (own != name or name.startswith(("linalg.", "fft."))) and own in spelling.functions:
         return f"use {library}.{own}{_DIFFERENT.get(name, '')}"
@@ -183,6 +184,14 @@ def instead_of(called: str, library: str, spelling: Spelling) -> str:
     if takes_arrays and not getattr(api, "SCIPY_ARRAY_API", False):
         return "set SCIPY_ARRAY_API=1 in the environment before SciPy is imported, which keeps it"
     return "give it one with mixad.custom_vjp"
+
+
+def _has_counterpart(name: str) -> bool:
+    """Whether `mixad.scipy`, which stands above this module, has a function of SciPy's name."""
+    found = getattr(sys.modules["mixad"], "scipy", None)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return callable(found)
 
 
 def _instead_of_jax(name: str, library: str, spelling: Spelling) -> str:

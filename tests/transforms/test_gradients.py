@@ -575,5 +575,5 @@ def _finite_differences(f: Any, x: Any, step: float = 1e-6) -> Any:
 def test_dir_shows_what_users_import_and_no_modules_of_the_inside() -> None:
     assert dir(mixad) == sorted(mixad.__all__)
     modules = {name for name in dir(mixad) if isinstance(getattr(mixad, name), types.ModuleType)}
-    assert modules == {"errors", "pytree", "special"}
+    assert modules == {"errors", "pytree", "scipy", "special"}
     assert all(getattr(mixad, name).__doc__ for name in modules)

@@ -166,7 +166,8 @@ def refused_transform(name: str, function: Any, call: str) -> tuple[str, str]:
 _OF_TRACED = ("mixad.namespace.", "mixad.tape.")
 """Modules of mixad with classes of traced arrays."""
 
-_OF_NUMBERS = ("mixad.scalar.", "mixad.special", "mixad.cli.", "mixad.conformance.")
+_OF_NUMBERS = ("mixad.scalar.", "mixad.special", "mixad.scipy.programs.", "mixad.cli.",
+               "mixad.conformance.")  # fmt: skip
 """Modules of mixad with functions of numbers."""
 
 

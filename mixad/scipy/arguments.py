@@ -1,0 +1,99 @@
+"""What counterparts of SciPy's functions are given and return: arrays, in one namespace."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mixad import pytree
+from mixad.backends.arrays import NUMPY, is_array
+from mixad.namespace.array_likes import first_traced, from_lists
+from mixad.scalar.dtypes import element_type_of
+from mixad.tape.constant import constants, unwrapped
+from mixad.tape.node import common_library, library_beside
+from mixad.tape.tracer import Tracer, plain
+from mixad.tracebacks import short_traceback
+
+__all__ = ["as_arrays", "as_floats", "is_complex", "of_arrays"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def of_arrays(names: str) -> Callable[[_F], _F]:
+    """Return a decorator for a function of which so many parameters are arrays, or are left out.
+
+    The function gets constants and traced values, whose operators and namespaces are the same
+    whatever their library is; its caller gets arrays.
+    """
+    own = names.split()
+
+    def decorate(function: _F) -> _F:
+        signature = inspect.signature(function)
+        module = function.__module__
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            given = [name for name in own if bound.arguments.get(name) is not None]
+            values = [bound.arguments[name] for name in given]
+            arrays = as_arrays(f"{module}.{function.__name__}", values)
+            bound.arguments.update(zip(given, arrays, strict=True))
+            return pytree.tree_map(unwrapped, function(*bound.args, **bound.kwargs))
+
+        return short_traceback(call)  # type: ignore[return-value]
+
+    return decorate
+
+
+def as_arrays(called: str, values: list[Any]) -> list[Any]:
+    """Return arrays, numbers and lists as arrays of one namespace.
+
+    Numbers and lists of Python adapt to the floats beside them, but for NumPy's, as there.
+    """
+    arrays = [v for v in values if _is_whole_array(v)]
+    if arrays:
+        common_library(called, arrays)
+    like = next((v for v in arrays if isinstance(v, Tracer)), arrays[0] if arrays else None)
+    return [constants(_as_array(v, like)) for v in values]
+
+
+def _is_whole_array(value: Any) -> bool:
+    return isinstance(value, Tracer) or (is_array(value) and not isinstance(value, np.generic))
+
+
+def _as_array(value: Any, like: Any) -> Any:
+    if _is_whole_array(value):
+        return value
+    traced = first_traced(value)
+    if traced is not None:
+        return from_lists(value, traced)
+    value = np.asarray(value)
+    library = NUMPY if like is None else library_beside(like)
+    if library is NUMPY:
+        return value
+    kind = element_type_of(like.dtype)
+    is_lossless = kind.is_complex or (kind.is_inexact and value.dtype.kind != "c")
+    given = element_type_of(value.dtype)
+    return library.asarray(
+        value, kind if is_lossless else given, getattr(plain(like), "device", None)
+    )
+
+
+def as_floats(*arrays: Any) -> tuple[Any, ...]:
+    """Return arrays of whole numbers as floats: SciPy's functions of floats take them."""
+    return tuple(a if element_type_of(a.dtype).is_inexact else _as_float(a) for a in arrays)
+
+
+def _as_float(x: Any) -> Any:
+    xp = x.__array_namespace__()
+    default = xp.__array_namespace_info__().default_dtypes()["real floating"]
+    return xp.astype(x, default)
+
+
+def is_complex(x: Any) -> bool:
+    """Whether an array is of complex numbers."""
+    return element_type_of(x.dtype).is_complex

@@ -1,0 +1,1 @@
+"""Scalar programs of `mixad.scipy`: functions of numbers, which are compiled."""
