@@ -18,17 +18,13 @@ __all__ = ["WITH_ARRAY_API", "asks_for_conversion", "function_called", "instead_
 _ELSEWHERE = {
     "integrate.trapezoid": "trapezoid",
     "linalg.cho_factor": "linalg.cholesky",
-    "linalg.cho_solve": "linalg.solve",
     "linalg.lu_solve": "linalg.solve",
     "linalg.solve_banded": "linalg.solve",
-    "linalg.solve_triangular": "linalg.solve",
 }
 """What array libraries have under other names; they have those of linalg and fft."""
 
 _DIFFERENT = {
-    "linalg.cholesky": " and transpose it, for SciPy's factor is the upper one",
     "linalg.cho_factor": " and transpose it, for SciPy's factor is the upper one",
-    "linalg.cho_solve": " of the matrix itself",
     "linalg.lu_solve": " of the matrix itself",
     "linalg.solve_banded": " of the whole matrix",
 }

@@ -18,7 +18,7 @@ from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import short_traceback
 
-__all__ = ["as_arrays", "as_floats", "is_complex", "of_arrays"]
+__all__ = ["as_arrays", "as_floats", "is_complex", "of_arrays", "returned"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -42,11 +42,17 @@ def of_arrays(names: str) -> Callable[[_F], _F]:
             values = [bound.arguments[name] for name in given]
             arrays = as_arrays(f"{module}.{function.__name__}", values)
             bound.arguments.update(zip(given, arrays, strict=True))
-            return pytree.tree_map(unwrapped, function(*bound.args, **bound.kwargs))
+            return pytree.tree_map(returned, function(*bound.args, **bound.kwargs))
 
         return short_traceback(call)  # type: ignore[return-value]
 
     return decorate
+
+
+def returned(value: Any) -> Any:
+    """Return a result as users get it: no constant, and no array of NumPy's without axes."""
+    value = unwrapped(value)
+    return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
 
 
 def as_arrays(called: str, values: list[Any]) -> list[Any]:

@@ -299,7 +299,7 @@ def refuse_traced_key():
 
 @refused("""
 TracerError: scipy.linalg.expm() of a value that is being differentiated would lose its \
-derivative: give it one with mixad.custom_vjp, or say mixad.stop_gradient(x) if that is meant
+derivative: use mixad.scipy.linalg.expm, or say mixad.stop_gradient(x) if that is meant
 """)
 def refuse_compiled_function_of_scipy():
     from scipy import linalg

@@ -1227,13 +1227,8 @@ def follow_traced_key():
 def follow_compiled_function_of_scipy():
     from scipy import linalg
 
-    expm = mixad.custom_vjp(linalg.expm)
-    # The adjoint of the derivative of expm at a is that at its transpose.
-    expm.defvjp(
-        lambda a: (linalg.expm(a), a),
-        lambda a, g: (linalg.expm_frechet(a.T, g, compute_expm=False),),
-    )
-    return [(mixad.grad(lambda x: expm(x).sum())(A), slopes(lambda x: linalg.expm(x).sum(), A))]
+    found = mixad.grad(lambda x: mixad.scipy.linalg.expm(x @ x.T).sum())(A)
+    return [(found, slopes(lambda x: linalg.expm(x @ x.T).sum(), A))]
 
 
 def follow_writing_to_a_diagonal():
