@@ -12,6 +12,7 @@
     │   ├── KernelIndexError    IndexError      an element reads outside an array or a tuple
     │   └── KernelGradientError TypeError       its gradient needs what mixad cannot give
     ├── TracerError             TypeError       a traced value was used as a plain one, or too late
+    │   └── NoRuleError                         a function of a library has no derivative here
     └── BackendError            RuntimeError    no backend can serve, or one failed
         └── AuditError                          a backend computed something else than it should
 
@@ -37,6 +38,7 @@ __all__ = [
     "KernelTypeError",
     "MixadError",
     "MixadWarning",
+    "NoRuleError",
     "SourceLocation",
     "TracerError",
     "ZeroDerivativeWarning",
@@ -288,6 +290,10 @@ class TracerError(MixadError, TypeError):
             To be raised.
         """
         return self._saying(f"{called}{str(self).removeprefix(self.operation)}")
+
+
+class NoRuleError(TracerError):
+    """There is no rule for a call of a library's function: a plugin may take the library's own."""
 
 
 class BackendError(MixadError, RuntimeError):

@@ -37,6 +37,7 @@ __all__ = [
     "Assembling",
     "Backend",
     "BackendSpec",
+    "Borrowing",
     "Bound",
     "Cached",
     "Capability",
@@ -729,6 +730,37 @@ class Integration(Protocol):
         -------
         tuple of arrays
             One for each output.
+        """
+        ...
+
+
+class Borrowing(Integration, Protocol):
+    """An integration whose library differentiates functions for which mixad has no rule.
+
+    Attributes
+    ----------
+    borrows_of : str
+        Top-level module of the library.
+    """
+
+    borrows_of: str
+
+    def borrow(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function of the library; record the call with the library's own derivative.
+
+        Parameters
+        ----------
+        function : callable
+            Of the library.
+        args : tuple
+            Arguments of the call, traced values among them.
+        kwargs : mapping
+            Arguments by name.
+
+        Returns
+        -------
+        object
+            What the function returns, with traced values in place of arrays of floats.
         """
         ...
 

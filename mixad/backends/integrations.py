@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from mixad.backends import registry
 from mixad.backends.arrays import adopt
 from mixad.backends.faults import PluginCall, describe, fault, way_out
-from mixad.backends.hookspecs import Integration, IntegrationSpec
+from mixad.backends.hookspecs import Borrowing, Integration, IntegrationSpec
 from mixad.backends.plugins import FAULTS, Announced, PluginSource, are_any_installed
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError, ConfigurationError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 
-__all__ = ["LOADED", "follower", "load_integrations", "recorded"]
+__all__ = ["LOADED", "borrower", "follower", "load_integrations", "recorded"]
 
 LOADED: list[Integration] = []
 """Those of libraries that have been imported."""
@@ -77,6 +77,20 @@ def follower(values: Sequence[Any]) -> Integration | None:
             if integration.follows(values):
                 return integration
     return None
+
+
+def borrower(library: str) -> Borrowing | None:
+    """Return the integration that records calls of a library's functions, if there is one."""
+    found = _borrower(library)
+    if found is None:
+        load_integrations()
+        found = _borrower(library)
+    return found
+
+
+def _borrower(library: str) -> Borrowing | None:
+    found = (i for i in LOADED if getattr(i, "borrows_of", None) == library)
+    return cast("Borrowing | None", next(found, None))
 
 
 def recorded(

@@ -13,9 +13,10 @@ import numpy as np
 
 from mixad.backends import arrays
 from mixad.backends.arrays import Library, is_array
-from mixad.errors import MixadError, TracerError
+from mixad.errors import MixadError, NoRuleError, TracerError
 from mixad.namespace.array_likes import first_traced, from_lists
 from mixad.namespace.assignment import CHANGES_AT, change_at, replace, setitem
+from mixad.namespace.borrowing import borrow, is_borrowed, or_borrow
 from mixad.namespace.complex_numbers import imag, real
 from mixad.namespace.elementwise import (
     as_numpy_gives,
@@ -320,17 +321,22 @@ class ArrayTracer(Tracer):
     def __torch_function__(
         cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        name = function.__name__
+        name, kwargs = function.__name__, kwargs or {}
         if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
-            if args and isinstance(args[0], Tracer) and name in IN_PLACE:
-                return getattr(args[0], name)(*args[1:], **(kwargs or {}))
-            # For torch, a TypeError says "try the reflected operator".
-            raise MixadError(_CHANGED)
-        kwargs = kwargs or {}
+            if not (args and isinstance(args[0], Tracer)):
+                # For torch, a TypeError says "try the reflected operator".
+                raise MixadError(_CHANGED_TENSOR)
+            if name in IN_PLACE:
+                return getattr(args[0], name)(*args[1:], **kwargs)
+            return borrow(NoRuleError(_CHANGED), function, args, kwargs)
         if _takes_values_of_torch(function):
             return _called_torch(function, args, kwargs)
+        refusal = _refusal_of_torch(function)
+        if refusal is not None:
+            return borrow(refusal, function, args, kwargs)
         traced = first_traced((*args, *kwargs.values()))
-        return _by_strand(traced, _called_torch, function, args, kwargs)
+        call = partial(_by_strand, traced, _called_torch, function, args, kwargs)
+        return or_borrow(call, function, args, kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise self._conversion(
@@ -386,6 +392,8 @@ class ArrayTracer(Tracer):
                 return partial(change, _called, self, name)
             if spelling.has_method(name):
                 return partial(_called, self, name)
+            if library.name == "torch" and _is_borrowed(name):
+                return partial(_called_as_borrowed, self, name)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     def __getitem__(self, key: Any) -> Any:
@@ -472,6 +480,8 @@ _CHANGED = (
     "takes such values, or a new one, total = total + x instead of total += x"
 )
 
+_CHANGED_TENSOR = f"{_CHANGED}; torch.index_add, scatter_add and the like return a new one"
+
 
 _INSTEAD_OF_ATTRIBUTE = {
     "t": "x.T",
@@ -537,7 +547,18 @@ def _is_like(function: Any, tracer: Any) -> bool:
 @short_traceback
 def _called(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
     """Return what a method of a traced value returns."""
-    return _by_strand(x, _called_method, name, (x, *args), options)
+    call = partial(_by_strand, x, _called_method, name, (x, *args), options)
+    if x.kind.library.name != "torch":
+        return call()
+    return or_borrow(call, getattr(_array_class(x.kind.library), name), (x, *args), options)
+
+
+@short_traceback
+def _called_as_borrowed(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
+    """Return what a method of a traced tensor returns that has no rule."""
+    function = getattr(_array_class(x.kind.library), name)
+    refusal = NoRuleError(_no_attribute(x.kind.library, name))
+    return borrow(refusal, function, (x, *args), options)
 
 
 def _is_matrix(value: object) -> bool:
@@ -572,6 +593,19 @@ _takes_values = cache(NUMPY.takes_values)
 @cache
 def _takes_values_of_torch(function: Any) -> bool:
     return torch_spelling().takes_values(function)
+
+
+@cache
+def _refusal_of_torch(function: Any) -> NoRuleError | None:
+    """Return why a function of torch has no rule; None where it has one, and of operators."""
+    is_operator = function.__name__.startswith("__")  # another one is tried, the reflected one
+    return None if is_operator else torch_spelling().refusal_of(function)
+
+
+def _is_borrowed(name: str) -> bool:
+    """Whether a method of tensors that has no rule is called with torch's own derivative."""
+    is_own = name.startswith("_") or name in _INSTEAD_OF_ATTRIBUTE
+    return not is_own and callable(getattr(sys.modules["torch"].Tensor, name)) and is_borrowed()
 
 
 _TESTS = frozenset(

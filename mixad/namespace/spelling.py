@@ -13,14 +13,14 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import is_array
-from mixad.errors import MixadError, TracerError
+from mixad.errors import MixadError, NoRuleError, TracerError
 from mixad.namespace.array_likes import first_traced, from_lists, stacked
 from mixad.tape.memory import noted
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["Binding", "OfOperands", "SpelledFunction", "Spelling", "function_of", "missing",
-           "refusal_of_mixture", "respelled"]  # fmt: skip
+           "public_name", "refusal_of_mixture", "respelled"]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +214,7 @@ class Binding:
         bound: dict[str, Any] = {}
         if len(args) > self.direct:
             if len(args) > len(self.places):
-                raise TracerError(self._too_many(len(args)))
+                raise NoRuleError(self._too_many(len(args)))
             rest = zip(self.places[self.direct :], args[self.direct :], strict=False)
             for (name, own), value in rest:
                 self._add(bound, name, own, value)
@@ -228,7 +228,7 @@ class Binding:
     def _add(self, bound: dict[str, Any], name: str, own: str | None, value: Any) -> None:
         if own is None:
             if not _is_default(name, value):
-                raise TracerError(self._untaken(name))
+                raise NoRuleError(self._untaken(name))
         elif own in bound:
             raise TracerError(self._twice(name))
         elif value is not np._NoValue:
@@ -263,7 +263,7 @@ class Binding:
 
     def _name(self) -> str:
         called = self.called
-        return f"{called if isinstance(called, str) else _public_name(called, self.library)}()"
+        return f"{called if isinstance(called, str) else public_name(called, self.library)}()"
 
     def _twice(self, name: str) -> str:
         return f"{self._name()} got {name!r} twice, by place or by another name: leave out one"
@@ -391,11 +391,25 @@ class Spelling:
             return lambda args, kwargs: function(
                 *pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs))
             )
+        found = self._rule_of(function)
+        if found is None:
+            raise NoRuleError(self._missing(function))
+        return Binding.of(self, found, function)
+
+    def refusal_of(self, function: Any) -> NoRuleError | None:
+        """Return why a function of the library is refused; None if the table has it."""
+        is_known = self.takes_values(function) or self._rule_of(function) is not None
+        return None if is_known else NoRuleError(self._missing(function))
+
+    def _missing(self, function: Any) -> str:
+        return missing(f"{public_name(function, self.library)}()")
+
+    def _rule_of(self, function: Any) -> SpelledFunction | None:
+        """Return what a function of the library is here, which may be a method of its arrays."""
+        name = self.name_of(function)
         is_method = name in self.methods and self.is_method(function)
         functions = self.methods if is_method else self.functions
-        if name is None or name not in functions:
-            raise TracerError(missing(f"{_public_name(function, self.library)}()"))
-        return Binding.of(self, functions[name], function)
+        return None if name is None else functions.get(name)
 
     def call_named(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what a method of one of the library's functions returns, ``"add.reduce"``."""
@@ -494,7 +508,7 @@ def missing(called: str) -> str:
     )
 
 
-def _public_name(function: Any, library: str) -> str:
+def public_name(function: Any, library: str) -> str:
     """Return what users call a function; methods of torch's tensors do not tell where they are.
 
     Its compiled functions are ``torch._C._linalg.linalg_solve``, the public ones without.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mixad.errors import TracerError
+from mixad.errors import NoRuleError
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, square
 from mixad.namespace.indexing import part_along
@@ -96,7 +96,7 @@ def _dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     A second run, for tangents or a checkpoint, would drop something else.
     """
     if training and p:
-        raise TracerError(
+        raise NoRuleError(
             "dropout() of a value that is being differentiated is not available: multiply by a "
             "mask that is made outside, torch.nn.functional.dropout(torch.ones_like(x), p)"
         )
@@ -106,7 +106,7 @@ def _dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
 def _pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
     """Return ``x`` with equal numbers around it, or without its edges where widths are negative."""
     if mode != "constant":
-        raise TracerError(
+        raise NoRuleError(
             f"pad(mode={mode!r}) of a value that is being differentiated is not available: use "
             "mode='constant', or index the tensor"
         )

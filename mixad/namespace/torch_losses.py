@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mixad.errors import TracerError
+from mixad.errors import NoRuleError
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import gather, positions_of
 from mixad.namespace.special import of_scalars
@@ -169,7 +169,7 @@ def _cross_entropy(
     if is_class and not label_smoothing:
         return _nll_loss(logs, target, weight, ignore_index=ignore_index, reduction=reduction)
     if weight is not None or is_class:
-        raise TracerError(
+        raise NoRuleError(
             "cross_entropy() of a value that is being differentiated takes weight= for a target of "
             "classes, label_smoothing= for one of probabilities, and not both: write it as "
             "-(weight * target * log_softmax(x, 1)).sum(1) with the probabilities that are meant"

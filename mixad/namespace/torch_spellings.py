@@ -152,7 +152,7 @@ TORCH = CheckedSpelling(
         "isin searchsorted result_type linalg_matrix_rank "
         "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "
         "logical_and logical_or logical_xor logical_not itemsize element_size nbytes "
-        "is_contiguous".split()
+        "is_contiguous is_nested is_sparse is_quantized is_cuda layout".split()
     ),
     methods={**METHODS, **TORCH_METHODS},
     is_method=_is_torch_method,

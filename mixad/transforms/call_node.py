@@ -74,6 +74,11 @@ class CallRule(Protocol):
         """What it is called in messages."""
         ...
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether it changes no array that it is given; for others tensors are copied."""
+        ...
+
     def argument(self, index: int) -> str:
         """Return what an array is called in messages that was changed in the meantime."""
         ...
@@ -168,7 +173,7 @@ class CallNode(Called):
         """Let the rule carry them back; zeros stand for what it leaves out."""
         given = [*cotangents, *[None] * (len(self.results) - len(cotangents))]
         gs = [
-            like.zeros() if g is None else _shielded(broadcast_to(g, like.shape))
+            like.zeros() if g is None else self._shown(broadcast_to(g, like.shape))
             for g, like in zip(given, self.results, strict=True)
         ]
         pulled = self._pulled(level, gs)
@@ -176,6 +181,10 @@ class CallNode(Called):
         for i, gradient in zip(self.wrt(level), pulled, strict=True):
             found[i] = owned(self.leaves[i].cell, None) if gradient is None else gradient
         return found
+
+    def _shown(self, g: Any) -> Any:
+        """Return a cotangent as the rule gets it."""
+        return g if self.rule.only_reads else _shielded(g)
 
     def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Return what the rule gives for some cotangents."""
@@ -242,6 +251,8 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
     given = list(map(without_derivative, leaves))
     result, residuals = _run(rule, tree, leaves, given)
     value = _taken_apart(rule.name, result, levels)
+    if any(cell.type.is_narrow for cell in value.floats):  # which no strand knows
+        strand = None
     results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
     shown = leaves if strand is None else list(map(partial(_input, strand.level), leaves, given))
     parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in shown])
@@ -336,6 +347,8 @@ def _run(
 
     What is handed on as it is comes back as the array that was given.
     """
+    if rule.only_reads:
+        return rule.run(pytree.unflatten(tree, given))
     pairs = zip(leaves, given, strict=True)
     shown = [_shielded(array) if is_traced(leaf) else array for leaf, array in pairs]
     arrays = {id(view): array for view, array in zip(shown, given, strict=True)}

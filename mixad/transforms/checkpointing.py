@@ -106,6 +106,11 @@ class _Checkpoint:
     check: CheckMode
     watched: list[Held] = field(default_factory=list)
 
+    @property
+    def only_reads(self) -> bool:
+        """The user's functions may write to what they are given."""
+        return False
+
     def argument(self, index: int) -> str:
         """Return what an array is called in messages that was changed in the meantime."""
         what = "an array captured by" if index == _CAPTURED else "an argument of"

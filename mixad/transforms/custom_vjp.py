@@ -119,6 +119,11 @@ class _VjpRule:
     fwd: Function
     bwd: Function
 
+    @property
+    def only_reads(self) -> bool:
+        """The user's functions may write to what they are given."""
+        return False
+
     def argument(self, index: int) -> str:
         """Return what an array is called in messages that was changed in the meantime."""
         return f"an argument or a residual of {self.name}"

@@ -76,7 +76,8 @@ def refuse_torch_subclass():
 @refused("""
 MixadError: writing a value that is being differentiated into an array (+=, out=, a[i] = x, \
 np.add.at, methods that end in _) would lose its derivative: make the array with zeros_like(x), \
-which takes such values, or a new one, total = total + x instead of total += x
+which takes such values, or a new one, total = total + x instead of total += x; torch.index_add, \
+scatter_add and the like return a new one
 """)
 def refuse_torch_change_in_place():
     import torch
@@ -88,10 +89,10 @@ def refuse_torch_change_in_place():
 
 
 @refused("""
-TracerError: torch.linalg.lu_factor() of a value that is being differentiated is not available \
+NoRuleError: torch.linalg.lu_factor() of a value that is being differentiated is not available \
 yet: write it with operators, indexing, sum, mean, reshape, matmul, functions of one element such \
 as exp, or a function decorated with @mixad.broadcast; say mixad.stop_gradient(x) if no derivative \
-is meant
+is meant; the plugin mixad-torch takes torch's own derivative of it
 """)
 def refuse_torch_compiled_function():
     import torch
@@ -149,8 +150,9 @@ def refuse_torch_moving_to_another_device():
 
 
 @refused("""
-TracerError: dropout() of a value that is being differentiated is not available: multiply by a \
-mask that is made outside, torch.nn.functional.dropout(torch.ones_like(x), p)
+NoRuleError: dropout() of a value that is being differentiated is not available: multiply by a \
+mask that is made outside, torch.nn.functional.dropout(torch.ones_like(x), p); the plugin \
+mixad-torch takes torch's own derivative of it
 """)
 def refuse_torch_dropout():
     import torch
@@ -159,8 +161,8 @@ def refuse_torch_dropout():
 
 
 @refused("""
-TracerError: pad(mode='circular') of a value that is being differentiated is not available: use \
-mode='constant', or index the tensor
+NoRuleError: pad(mode='circular') of a value that is being differentiated is not available: use \
+mode='constant', or index the tensor; the plugin mixad-torch takes torch's own derivative of it
 """)
 def refuse_torch_padding_by_elements():
     import torch
@@ -169,9 +171,10 @@ def refuse_torch_padding_by_elements():
 
 
 @refused("""
-TracerError: cross_entropy() of a value that is being differentiated takes weight= for a target of \
+NoRuleError: cross_entropy() of a value that is being differentiated takes weight= for a target of \
 classes, label_smoothing= for one of probabilities, and not both: write it as -(weight * target * \
-log_softmax(x, 1)).sum(1) with the probabilities that are meant
+log_softmax(x, 1)).sum(1) with the probabilities that are meant; the plugin mixad-torch takes \
+torch's own derivative of it
 """)
 def refuse_torch_weights_of_smoothed_classes():
     import torch
@@ -185,9 +188,10 @@ def refuse_torch_weights_of_smoothed_classes():
 
 
 @refused("""
-TracerError: torch.mode() of a value that is being differentiated is not available yet: write it \
+NoRuleError: torch.mode() of a value that is being differentiated is not available yet: write it \
 with operators, indexing, sum, mean, reshape, matmul, functions of one element such as exp, or a \
-function decorated with @mixad.broadcast; say mixad.stop_gradient(x) if no derivative is meant
+function decorated with @mixad.broadcast; say mixad.stop_gradient(x) if no derivative is meant; \
+the plugin mixad-torch takes torch's own derivative of it
 """)
 def refuse_torch_functions_that_are_missing():
     import torch

@@ -131,7 +131,7 @@ def refuse_method_of_ufunc():
 
 
 @refused("""
-TracerError: numpy.polyfit() of a value that is being differentiated is not available yet: write \
+NoRuleError: numpy.polyfit() of a value that is being differentiated is not available yet: write \
 it with operators, indexing, sum, mean, reshape, matmul, functions of one element such as exp, or \
 a function decorated with @mixad.broadcast; say mixad.stop_gradient(x) if no derivative is meant
 """)
@@ -158,7 +158,7 @@ def refuse_function_that_makes_an_array():
 
 
 @refused("""
-TracerError: numpy.var() of a value that is being differentiated has no argument 'mean': it takes \
+NoRuleError: numpy.var() of a value that is being differentiated has no argument 'mean': it takes \
 axis, dtype, ddof, keepdims, where, correction; write what it does with other functions, or say \
 mixad.stop_gradient(x) if no derivative is meant
 """)
@@ -167,7 +167,7 @@ def refuse_option():
 
 
 @refused("""
-TracerError: mean() takes at most 5 positional arguments here, 9 were given: write what it does \
+NoRuleError: mean() takes at most 5 positional arguments here, 9 were given: write what it does \
 with other functions, or say mixad.stop_gradient(x) if no derivative is meant
 """)
 def refuse_too_many_arguments():

@@ -12,7 +12,7 @@ import mixad
 
 ROOT = Path(mixad.__file__).parent
 REFUSING = {"error", "type_error", "at"}
-ERRORS = ("Kernel", "TracerError", "BackendError", "ConfigurationError")
+ERRORS = ("Kernel", "TracerError", "NoRuleError", "BackendError", "ConfigurationError")
 PLAIN = ("ValueError", "TypeError", "IndexError")
 OF_PLAIN = {"broadcast.py", "with_respect_to.py", "stages.py", "module.py"}
 """Modules whose plain errors are of mixad's own interface, and are stored as well.

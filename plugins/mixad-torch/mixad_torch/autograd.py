@@ -8,7 +8,7 @@ to the kernel; whatever traces, compiles or watches torch sees the operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -26,6 +26,7 @@ from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.named_call import NamedCall, Pulled, name_call, named_call
+from mixad_torch.borrow import borrow
 
 __all__ = ["KERNEL", "TorchIntegration"]
 
@@ -45,9 +46,12 @@ class TorchIntegration:
     ----------
     kinds : tuple of type
         Tensors without elements, which torch traces with.
+    borrows_of : str
+        Whose functions it calls for which mixad has no rule.
     """
 
     kinds: tuple[type, ...] = _FOLLOWED
+    borrows_of = "torch"
 
     def is_tracing(self) -> bool:
         """Whether torch.compile reads the call; Dynamo knows the answer, it does not ask."""
@@ -68,6 +72,10 @@ class TorchIntegration:
         """Apply a program at every element, and record that."""
         call = name_call(program, options)
         return _recorded(call, values, ())
+
+    def borrow(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function of torch on traced tensors, recorded with torch's own derivative."""
+        return borrow(function, args, kwargs)
 
 
 @torch.compiler.allow_in_graph

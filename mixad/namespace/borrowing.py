@@ -1,0 +1,70 @@
+"""Functions of a library that differentiates itself, for which there is no rule here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from mixad.backends.fifo_cache import FifoCache
+from mixad.backends.integrations import borrower
+from mixad.errors import NoRuleError
+from mixad.tape.tracer import Tracer
+
+__all__ = ["borrow", "is_borrowed", "or_borrow"]
+
+
+def is_borrowed() -> bool:
+    """Whether an integration records calls of torch's functions."""
+    return borrower("torch") is not None
+
+
+def borrow(
+    refusal: NoRuleError, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """Return what a function of torch gives, recorded with torch's own derivative.
+
+    Without an integration that does so the refusal is raised, which names it.
+    """
+    found = borrower("torch")
+    if found is None:
+        raise NoRuleError(f"{refusal}; the plugin mixad-torch takes torch's own derivative of it")
+    return found.borrow(function, args, kwargs)
+
+
+def or_borrow(
+    call: Callable[[], Any], function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """Return what a call gives by the rule of a function of torch; borrow where that has none.
+
+    Such calls are remembered by what they are given beside tensors: it takes long to find out.
+    """
+    if function in _SOMETIMES:
+        known = _REFUSALS.get(_key(function, args, kwargs))
+        if known is not None:
+            return borrow(known, function, args, kwargs)
+    try:
+        return call()
+    except NoRuleError as error:
+        refusal = NoRuleError(str(error))  # without the frames, which hold values
+    _SOMETIMES.add(function)
+    _REFUSALS.keep(_key(function, args, kwargs), 1, refusal)
+    return borrow(refusal, function, args, kwargs)
+
+
+_SOMETIMES: set[Any] = set()
+"""Functions of torch whose rule has refused a call."""
+
+_REFUSALS: FifoCache[NoRuleError] = FifoCache(4096)
+
+
+def _key(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable:
+    """Return what a call is but for the elements of what it is given."""
+    return function, *map(_told, args), *((name, _told(value)) for name, value in kwargs.items())
+
+
+def _told(value: Any) -> Hashable:
+    """Return what a rule may look at: types, and numbers, names and the like."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_told, value))
+    is_seen = isinstance(value, (bool, int, float, str)) and not isinstance(value, Tracer)
+    return type(value), value if is_seen else None

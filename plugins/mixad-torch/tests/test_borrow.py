@@ -1,0 +1,320 @@
+"""Functions of torch without a rule of ours: against differences, and against torch's own graph."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402, N812
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from mixad_torch.autograd import TorchIntegration  # noqa: E402
+
+import mixad  # noqa: E402
+from mixad.backends import arrays, integrations  # noqa: E402
+from mixad.errors import MixadError, TracerError  # noqa: E402
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's own
+]
+
+
+@pytest.fixture(autouse=True)
+def integration(monkeypatch):
+    """Let the integration be loaded, as where the distribution is installed, for each test only."""
+    made = TorchIntegration()
+    monkeypatch.setattr(arrays, "_LIBRARIES", dict(arrays._LIBRARIES))
+    arrays.adopt("torch", made.kinds)
+    monkeypatch.setattr(integrations, "LOADED", [made])
+
+
+def numbers(*shape, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed + 31 * sum(shape))
+    return torch.randn(shape, dtype=dtype, generator=generator)
+
+
+def difference(f, arrays, tangents, h=1e-6):
+    """Return the derivative along a direction by differences of plain calls."""
+    ahead = f(*[x + h * t for x, t in zip(arrays, tangents, strict=True)])
+    behind = f(*[x - h * t for x, t in zip(arrays, tangents, strict=True)])
+    return (ahead - behind) / (2 * h)
+
+
+def gradient(f, *arrays):
+    return mixad.grad(f, argnums=tuple(range(len(arrays))))(*arrays)
+
+
+def inner(some, others):
+    return sum((a * b).sum() for a, b in zip(some, others, strict=True))
+
+
+FUNCTIONS = {
+    "conv2d": (lambda x, w: F.conv2d(x, w, padding=1), [(1, 2, 5, 4), (3, 2, 3, 3)]),
+    "conv_transpose1d": (lambda x, w: F.conv_transpose1d(x, w), [(1, 2, 4), (2, 3, 3)]),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), [(1, 2, 4, 4)]),
+    "avg_pool1d": (lambda x: F.avg_pool1d(x, 2), [(1, 2, 6)]),
+    "group_norm": (lambda x, w: F.group_norm(x, 2, w), [(2, 4, 3), (4,)]),
+    "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), [(5, 3)]),
+    "interpolate": (lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), [(1, 1, 3, 4)]),
+    "grid_sample": (
+        lambda x, g: F.grid_sample(x, torch.tanh(g), align_corners=False),
+        [(1, 2, 4, 4), (1, 3, 3, 2)],
+    ),
+    "attention": (F.scaled_dot_product_attention, [(2, 3, 4), (2, 5, 4), (2, 5, 4)]),
+    "circular padding": (lambda x: F.pad(x, (1, 2), "circular"), [(2, 3, 4)]),
+    "cdist": (torch.cdist, [(3, 2), (4, 2)]),
+    "scatter_reduce": (
+        lambda x, s: x.scatter_reduce(0, torch.tensor([0, 0, 1]), s, "mean"),
+        [(4,), (3,)],
+    ),
+    "methods": (lambda x: x.cummax(0).values * x.logcumsumexp(0), [(5,)]),
+    "lists": (lambda x, y: torch.block_diag(x, y), [(2, 2), (3, 1)]),
+    "a named tuple": (lambda x: torch.linalg.lu_factor(x).LU, [(3, 3)]),
+    "several results": (lambda x: x.aminmax().max - x.aminmax()[0], [(6,)]),
+    "between kernels": (
+        lambda x, w: torch.exp(-(F.conv1d(torch.sin(x), w) ** 2)),
+        [(1, 1, 8), (1, 1, 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_derivatives_are_those_of_differences(name):
+    f, shapes = FUNCTIONS[name]
+    given = [numbers(*shape, seed=at) for at, shape in enumerate(shapes)]
+    along = [numbers(*shape, seed=10 + at) for at, shape in enumerate(shapes)]
+    value = f(*given)
+    weight = numbers(*value.shape, seed=20)
+    slope = difference(f, given, along)
+
+    def loss(*arrays):
+        return (f(*arrays) * weight).sum()
+
+    for _ in range(3):  # the first call, and calls by a plan
+        torch.testing.assert_close(inner(gradient(loss, *given), along), (slope * weight).sum())
+    found, tangent = mixad.jvp(f, tuple(given), tuple(along))
+    torch.testing.assert_close(found, value)
+    torch.testing.assert_close(tangent, slope)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_derivatives_are_differences_of_the_first(name):
+    f, shapes = FUNCTIONS[name]
+    given = [numbers(*shape, seed=at) for at, shape in enumerate(shapes)]
+    along = [numbers(*shape, seed=10 + at) for at, shape in enumerate(shapes)]
+    weight = numbers(*f(*given).shape, seed=20)
+
+    def loss(*arrays):
+        return (f(*arrays).sin() * weight).sum()
+
+    def slope(*arrays):
+        return inner(gradient(loss, *arrays), along)
+
+    want = difference(lambda *arrays: torch.cat([g.flatten() for g in gradient(loss, *arrays)]),
+                      given, along)  # fmt: skip
+    reverse = torch.cat([g.flatten() for g in gradient(slope, *given)])
+    torch.testing.assert_close(reverse, want, atol=1e-6, rtol=1e-5)
+    forward = mixad.hvp(loss, tuple(given), tuple(along))
+    torch.testing.assert_close(
+        torch.cat([g.flatten() for g in forward]), want, atol=1e-6, rtol=1e-5
+    )
+
+
+def test_third_derivatives_continue_the_graph():
+    w = numbers(1, 1, 3, seed=1)
+
+    def f(x):
+        return (F.conv1d(x, w) ** 4).sum()
+
+    def third(x):
+        slope = mixad.grad(lambda x: mixad.grad(f)(x).sum())
+        return mixad.grad(lambda x: slope(x).sum())(x)
+
+    x = numbers(1, 1, 6)
+    own = x.clone().requires_grad_()
+    want = f(own)
+    for _ in range(3):
+        (want,) = torch.autograd.grad(want.sum(), own, create_graph=True)
+    torch.testing.assert_close(third(x), want.detach())
+
+
+def test_a_random_function_runs_once_at_every_order():
+    x = numbers(40)
+
+    def f(x):
+        return (F.dropout(x, 0.5) ** 3).sum()
+
+    torch.manual_seed(3)
+    mask = F.dropout(torch.ones_like(x), 0.5)
+    after = torch.get_rng_state()
+    for derivative, want in [
+        (mixad.grad(f), 3 * x**2 * mask**3),
+        (mixad.grad(lambda x: mixad.grad(f)(x).sum()), 6 * x * mask**3),
+        (lambda x: mixad.jvp(f, (x,), (torch.ones_like(x),))[1], (3 * x**2 * mask**3).sum()),
+        (lambda x: mixad.hvp(f, (x,), (torch.ones_like(x),)), 6 * x * mask**3),
+    ]:
+        torch.manual_seed(3)
+        torch.testing.assert_close(derivative(x), want)
+        assert torch.equal(torch.get_rng_state(), after)
+
+
+def test_batch_statistics_move_once_a_call():
+    x = numbers(6, 3)
+    own, want = (torch.zeros(3, dtype=torch.float64) for _ in range(2))
+    spread, want_spread = (torch.ones(3, dtype=torch.float64) for _ in range(2))
+    for _ in range(3):
+        mixad.grad(lambda x: F.batch_norm(x, own, spread, training=True).sin().sum())(x)
+        F.batch_norm(x, want, want_spread, training=True)
+    torch.testing.assert_close(own, want)
+    torch.testing.assert_close(spread, want_spread)
+
+
+def test_integers_and_none_pass_through():
+    x = numbers(1, 2, 6)
+
+    def f(x):
+        values, places = F.max_pool1d(x, 2, return_indices=True)
+        assert places.dtype == torch.int64
+        assert type(places) is torch.Tensor
+        seen, none = F.multi_head_attention_forward(
+            x[0, :, None, :], x[0, :, None, :], x[0, :, None, :], 6, 2,
+            numbers(18, 6), None, None, None, False, 0.0, numbers(6, 6, seed=1), None,
+            need_weights=False,
+        )  # fmt: skip
+        assert none is None
+        return (values**2).sum() + seen.sum()
+
+    t = numbers(1, 2, 6, seed=5)
+    torch.testing.assert_close((mixad.grad(f)(x) * t).sum(), difference(f, [x], [t]))
+
+
+IN_PLACE = {
+    "relu": (lambda y: F.relu(y, inplace=True), lambda x: (x > 0) * 2 * x),
+    "by place": (lambda y: F.dropout(y, 0.0, True, True), lambda x: 2 * x),
+    "method": (lambda y: y.arctan2_(torch.ones_like(y)), lambda x: 2 * x.atan() / (1 + x * x)),
+    "function": (F.elu_, lambda x: torch.where(x > 0, 2 * x, 2 * x.expm1() * x.exp())),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_writes_in_place_are_seen_under_all_names(name):
+    write, slope = IN_PLACE[name]
+    x = numbers(7)
+
+    def f(x):
+        y = x * 1
+        z = y
+        result = write(y)
+        assert result is y
+        return (z**2).sum()
+
+    torch.testing.assert_close(mixad.grad(f)(x), slope(x))
+    assert torch.equal(x, numbers(7))
+
+
+def test_gradients_have_the_type_of_inputs_under_autocast():
+    x, w = numbers(1, 1, 8, dtype=torch.float32), numbers(1, 1, 3, dtype=torch.float32)
+
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = F.conv1d(x, w)
+        assert y.dtype == torch.bfloat16
+        return y.to(torch.float32).sum()
+
+    g = mixad.grad(f)(x)
+    assert g.dtype == torch.float32
+    torch.testing.assert_close(
+        g, mixad.grad(lambda x: F.conv1d(x, w).sum())(x), atol=0.05, rtol=0.05
+    )
+
+
+def test_modes_of_torch_do_not_matter():
+    x, w = numbers(1, 1, 8), numbers(1, 1, 3)
+    want = mixad.grad(lambda x: (F.conv1d(x, w) ** 2).sum())(x)
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            got = mixad.grad(lambda x: (F.conv1d(x, w) ** 2).sum())(x * 1)
+        torch.testing.assert_close(got.clone(), want)
+
+
+def test_complex_derivatives_follow_torchs_convention():
+    x = torch.complex(numbers(1, 1, 6), numbers(1, 1, 6, seed=1))
+    w = torch.complex(numbers(1, 1, 3), numbers(1, 1, 3, seed=1))
+
+    def f(x):
+        return (F.conv1d(x, w).abs() ** 2).sum()
+
+    t = torch.complex(numbers(1, 1, 6, seed=2), numbers(1, 1, 6, seed=3))
+    slope = difference(f, [x], [t])
+    torch.testing.assert_close((mixad.grad(f)(x).conj() * t).real.sum(), slope)
+    torch.testing.assert_close(mixad.jvp(f, (x,), (t,))[1], slope)
+
+
+def test_jacobians_checkpoints_and_loops_take_borrowed_functions():
+    w = numbers(1, 1, 3, seed=1)
+
+    def f(x):
+        return F.conv1d(x.reshape(1, 1, -1), w).reshape(-1) ** 2
+
+    x = numbers(5)
+    want = torch.autograd.functional.jacobian(f, x)
+    torch.testing.assert_close(mixad.jacobian(f)(x), want)
+    again = mixad.checkpoint(f)
+    torch.testing.assert_close(mixad.grad(lambda x: again(x).sum())(x), want.sum(0))
+
+    def step(carry, _):
+        return F.conv1d(carry, w, padding=1).tanh(), None
+
+    def loop(x):
+        return mixad.scan(step, x.reshape(1, 1, -1), None, length=3)[0].sum()
+
+    t = numbers(5, seed=4)
+    torch.testing.assert_close((mixad.grad(loop)(x) * t).sum(), difference(loop, [x], [t]))
+
+
+def test_a_tensor_that_is_changed_before_the_pullback_is_found():
+    x, w = numbers(1, 1, 6), numbers(1, 1, 3)
+    _, pull = mixad.vjp(lambda x: F.conv1d(x, w) ** 2, x)
+    w += 1.0
+    with pytest.raises((TracerError, RuntimeError), match=r"in ?place"):
+        pull(torch.ones(1, 1, 4, dtype=torch.float64))
+
+
+REFUSED = {
+    "as_strided": (lambda x: x.as_strided((2,), (1,)), "strides and memory"),
+    "set_": (lambda x: x.set_(torch.ones(3)), "strides and memory"),
+    "out=": (lambda x: torch.logcumsumexp(x, 0, out=torch.empty(2, 2)), "lose its derivative"),
+    "max_unpool": (lambda x: F.max_unpool1d(x[None], torch.zeros(1, 2, 2).long(), 2), "is wrong"),
+    "autograd": (lambda x: torch.autograd.grad(x.sum(), x), "mixad's transforms inside"),
+    "torch.func": (
+        lambda x: torch.func.grad(lambda w: F.conv1d(w, x[None]).sum())(torch.ones(1, 2, 4)),
+        "mixad's transforms inside",
+    ),
+    "init": (lambda x: torch.nn.init.kaiming_uniform_(x), "would lose"),
+    "sparse": (lambda x: x.to_sparse(), "are dense"),
+    "lists of numbers": (lambda x: x.tolist(), "lose its derivative"),
+    "NumPy": (lambda x: x.numpy(), "NumPy would not see"),
+    "no derivative": (lambda x: torch.histc(x), "no derivative"),
+    "a plain tensor is written": (lambda x: torch.ones(2, 2).index_add_(0, torch.tensor([0, 1]), x),
+                                  "index_add"),
+    "parameters": (lambda x: torch.nn.Conv1d(2, 3, 1).double()(x), "functional_call"),
+    "numbers": (lambda x: mixad.grad(lambda p: torch.renorm(x, 2, 0, p))(2.0), "0-dimensional"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_lose_a_derivative_is_refused(name):
+    f, message = REFUSED[name]
+    with pytest.raises(MixadError, match=message):
+        mixad.grad(lambda x: f(x).sum())(numbers(2, 2))
+
+
+def test_without_the_plugin_the_refusal_names_it(monkeypatch):
+    monkeypatch.setattr(integrations, "LOADED", [])
+    with pytest.raises(TracerError, match="mixad-torch takes torch's own derivative"):
+        mixad.grad(lambda x: torch.linalg.lu_factor(x).LU.sum())(numbers(2, 2))
