@@ -75,8 +75,9 @@ class CallRule(Protocol):
         ...
 
     @property
-    def only_reads(self) -> bool:
-        """Whether it changes no array that it is given; for others tensors are copied."""
+    def borrowed_from(self) -> str:
+        """Whose function is called, which changes no array that it is given; empty of the user's,
+        for which tensors are copied."""
         ...
 
     def argument(self, index: int) -> str:
@@ -184,7 +185,7 @@ class CallNode(Called):
 
     def _shown(self, g: Any) -> Any:
         """Return a cotangent as the rule gets it."""
-        return g if self.rule.only_reads else _shielded(g)
+        return g if self.rule.borrowed_from else _shielded(g)
 
     def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Return what the rule gives for some cotangents."""
@@ -347,7 +348,7 @@ def _run(
 
     What is handed on as it is comes back as the array that was given.
     """
-    if rule.only_reads:
+    if rule.borrowed_from:
         return rule.run(pytree.unflatten(tree, given))
     pairs = zip(leaves, given, strict=True)
     shown = [_shielded(array) if is_traced(leaf) else array for leaf, array in pairs]

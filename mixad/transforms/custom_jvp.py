@@ -125,9 +125,9 @@ class _JvpRule:
     rule: Function
 
     @property
-    def only_reads(self) -> bool:
-        """The user's functions may write to what they are given."""
-        return False
+    def borrowed_from(self) -> str:
+        """The functions are the user's."""
+        return ""
 
     def argument(self, index: int) -> str:
         """Return what an array is called in messages that was changed in the meantime."""

@@ -16,6 +16,7 @@ from mixad.tape.node import InputNode, Node, Result
 from mixad.tape.operations import Static
 from mixad.tape.tracer import Level, Origin, Tracer
 from mixad.tape.values_rule import ValuesNode
+from mixad.transforms.call_node import CallNode
 from mixad.transforms.recorded_calls import recorded
 
 __all__ = ["Entry", "Tape", "tape"]
@@ -35,7 +36,8 @@ class Entry:
         dtype and shape of what came of it.
     program : str
         Of a kernel, what is computed at every element; of a loop, how many steps there are, what is
-        done in each, and how many carries are kept for the derivative; otherwise empty.
+        done in each, and how many carries are kept for the derivative; of a call whose derivative
+        is that of another library, which; otherwise empty.
     """
 
     name: str
@@ -202,6 +204,8 @@ def _shown(result: Result) -> str:
 
 
 def _program(node: Node) -> str:
+    if isinstance(node, CallNode):
+        return f"borrowed from {node.rule.borrowed_from}" if node.rule.borrowed_from else ""
     if isinstance(node, ForwardNode):
         return str(node.stored.plan.program)
     if isinstance(node, ValuesNode):

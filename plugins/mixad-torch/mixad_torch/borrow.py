@@ -10,6 +10,7 @@ the pullback, which is linear in the cotangents.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.tracer import Level
 from mixad.transforms.call_node import CallNode, record_call
 
-__all__ = ["borrow", "record"]
+__all__ = ["borrow", "functional_call"]
 
 _Tensors = Sequence[torch.Tensor]
 _Found = Sequence[torch.Tensor | None]
@@ -44,7 +45,34 @@ def borrow(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> A
     if reason is not None:
         raise TracerError(f"{name}() of a value that is being differentiated: {reason}")
     written = (0,) if _is_in_place(function, args, kwargs) else ()
-    return record(f"{name}()", function, args, kwargs, written)
+    return _record(_Call(name, function, args, kwargs, written))
+
+
+def functional_call(
+    module: torch.nn.Module,
+    params_and_buffers: Mapping[str, Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Call a module with other parameters and buffers; recorded as one call if one is traced."""
+
+    def call(own: Any, args: Any, kwargs: Any) -> Any:
+        return torch.func.functional_call(module, own, args, kwargs)
+
+    given = pytree.tree_map(unwrapped, (dict(params_and_buffers), args, dict(kwargs)))
+    if not any(map(is_traced, pytree.tree_leaves(given))):
+        return call(*given)
+    name = type(module).__name__
+    own = dict(module.named_parameters())
+    missing = [key for key, p in own.items() if p.requires_grad and key not in given[0]]
+    if missing:
+        raise TracerError(
+            f"functional_call of {name}: the gradients of {', '.join(missing)} would be lost: pass "
+            "them too, or module.requires_grad_(False)"
+        )
+    count = len(given[0])
+    parameters = [k for k, key in enumerate(given[0]) if key in own]
+    return _record(_Call(name, call, given, {}, range(count, 10**9), parameters, is_module=True))
 
 
 _OF_MEMORY = "it looks at strides and memory, which traced values do not have: index, or reshape"
@@ -78,29 +106,27 @@ def _place_of_inplace(function: Any) -> int | None:
     return names.index("inplace") if "inplace" in names else None
 
 
-def record(
-    name: str,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    written: Collection[int] = (),
-) -> Any:
-    """Return what a function of traced tensors, in pytrees, returns; recorded.
-
-    ``written`` are the leaves of the arguments to which it may write: it gets clones, and traced
-    values stand for what is in these afterwards.
-    """
-    call = _Call(name, function, args, kwargs, written)
-    return call.result(record_call(_Borrowed(name, call.start), call.traced))
+def _record(call: _Call) -> Any:
+    """Return what a call returns, recorded."""
+    return call.result(record_call(_Borrowed(call.name, call.start), call.traced))
 
 
 class _Call:
-    """A call of a function whose arguments and result are pytrees.
+    """A call of a function of torch, or of a module, whose arguments and result are pytrees.
 
-    Attributes
+    Parameters
     ----------
-    traced : list of Tracer
-        Of the arguments.
+    name : str
+        What it is called in messages.
+    function, args, kwargs
+        The call.
+    written : collection of int
+        Leaves of the arguments to which it may write: it gets clones, and traced values stand for
+        what is in these afterwards.
+    parameters : collection of int
+        Leaves that are parameters of a module; of a function there are none.
+    is_module : bool
+        Whether what torch's graph does not reach is constant, as the module's author has it.
     """
 
     def __init__(
@@ -110,103 +136,102 @@ class _Call:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         written: Collection[int],
+        parameters: Collection[int] = (),
+        *,
+        is_module: bool = False,
     ) -> None:
         leaves, self._structure = pytree.tree_flatten((args, dict(kwargs)))
         self._leaves = list(map(unwrapped, leaves))
         self._places = [i for i, leaf in enumerate(self._leaves) if is_traced(leaf)]
-        self.traced = [self._leaves[i] for i in self._places]
-        self._name, self._function, self._written = name, function, written
+        self.name, self.traced = name, [self._leaves[i] for i in self._places]
+        self._function, self._written, self._parameters = function, written, parameters
+        self._is_module = is_module
         _check_arguments(name, self._leaves, self.traced)
 
     def start(self, tensors: _Tensors) -> Graph:
         """Call the function of tensors in place of what is traced."""
-        inputs = list(map(_leaf, tensors))
-        pairs = zip(self._places, inputs, strict=True)
-        self._given = given = [x.clone() if i in self._written else x for i, x in pairs]
         leaves = list(self._leaves)
-        for i, x in zip(self._places, given, strict=True):
-            leaves[i] = x
-        before = [(x._version, x.grad_fn) for x in given]
+        for i in self._parameters:
+            if i not in self._places:
+                leaves[i] = torch.nn.Parameter(leaves[i], requires_grad=False)
+        pairs = list(zip(self._places, tensors, strict=True))
+        inputs = [_leaf(x, is_parameter=i in self._parameters) for i, x in pairs]
+        self._given = []
+        for i, x in zip(self._places, inputs, strict=True):
+            leaves[i] = x.clone() if i in self._written else x
+            self._given.append(leaves[i])
+        before = [(x._version, x.grad_fn) for x in self._given]
         args, kwargs = pytree.tree_unflatten(leaves, self._structure)
-        try:
-            result = self._function(*args, **kwargs)
-        except RuntimeError as error:
-            if "a leaf Variable that requires grad" not in str(error):
-                raise
-            raise TracerError(_writes(self._name)) from error
-        self._is_changed = [
-            x._version != version for x, (version, _) in zip(given, before, strict=True)
-        ]
-        for x, (version, made_by) in zip(given, before, strict=True):
-            if x._version != version and x.grad_fn is made_by:  # torch has recorded no write
-                raise TracerError(_writes(self._name))
+        result = self._function(*args, **kwargs)
+        self._changed = []
+        for k, (x, (version, made_by)) in enumerate(zip(self._given, before, strict=True)):
+            if x._version != version:
+                if x.grad_fn is made_by:
+                    raise TracerError(
+                        f"{self.name}() writes to an argument that is being differentiated where "
+                        "torch does not record it: pass a clone, or write it as a new value"
+                    )
+                self._changed.append(k)
         self._shown, self._form = pytree.tree_flatten(result)
-        own = set(map(id, given))
-        outputs = {id(y): y for y in self._shown if id(y) not in own and _is_output(self._name, y)}
-        outputs |= {id(x): x for x, is_so in zip(given, self._is_changed, strict=True) if is_so}
+        own = set(map(id, self._given))
+        outputs = {id(y): y for y in self._shown if id(y) not in own and self._is_output(y)}
+        outputs |= {id(self._given[k]): self._given[k] for k in self._changed}
         self._keys = list(outputs)
         return Graph(inputs, list(outputs.values()))
 
     def result(self, values: Sequence[Any]) -> Any:
         """Return the function's result with traced values in place of tensors of floats."""
         by_key = dict(zip(self._keys, values, strict=True))
-        triples = zip(self.traced, self._given, self._is_changed, strict=True)
-        for tracer, tensor, is_changed in triples:
-            if is_changed:
-                replace(tracer, f"{self._function.__name__.rstrip('_')}_", by_key[id(tensor)])
+        for k, (tracer, tensor) in enumerate(zip(self.traced, self._given, strict=True)):
+            if k in self._changed:
+                symbol = f"{self._function.__name__.rstrip('_')}_"
+                replace(tracer, symbol, by_key[id(tensor)])
             by_key[id(tensor)] = tracer
-        return pytree.tree_unflatten(
-            [by_key.get(id(leaf), leaf) for leaf in self._shown], self._form
-        )
+        found = [by_key.get(id(leaf), leaf) for leaf in self._shown]
+        return pytree.tree_unflatten(found, self._form)
 
-
-def _writes(name: str) -> str:
-    return (
-        f"{name} writes to an argument that is being differentiated where torch does not record "
-        "it: pass a clone, and plain tensors for the buffers of a module"
-    )
+    def _is_output(self, leaf: Any) -> bool:
+        """Whether a leaf of the result has a derivative."""
+        if not isinstance(leaf, torch.Tensor):
+            is_static = leaf is None or isinstance(leaf, _STATIC)
+            if not (is_static or (self._is_module and isinstance(leaf, (float, complex)))):
+                raise TracerError(
+                    f"{self.name}() returned a {type(leaf).__name__}, which would lose its "
+                    "derivative: say mixad.stop_gradient(x) if no derivative is meant"
+                )
+            return False
+        if not (leaf.is_floating_point() or leaf.is_complex()):
+            return False
+        if leaf.layout is not torch.strided or leaf.is_nested or type(leaf) not in _DENSE:
+            raise TracerError(
+                f"{self.name}() returned {_kind(leaf)}: values that are differentiated are dense"
+            )
+        if not (leaf.requires_grad or self._is_module):
+            raise TracerError(
+                f"{self.name}() returned numbers of which torch knows no derivative: say "
+                "mixad.stop_gradient(x) if none is meant"
+            )
+        return leaf.requires_grad
 
 
 def _check_arguments(name: str, leaves: Sequence[Any], traced: Sequence[Any]) -> None:
     """Refuse what torch would not differentiate, or what something else differentiates."""
     if torch._C._are_functorch_transforms_active():  # no public name tells it
-        raise TracerError(f"{name} of a value that is being differentiated: {_INNER}")
+        raise TracerError(f"{name}() of a value that is being differentiated: {_INNER}")
     for tracer in traced:
         library = tracer.kind.library.name
         if library != "torch":
             raise TracerError(
-                f"{name} is torch's, and a value that is being differentiated is of {library}: "
+                f"{name}() is torch's, and a value that is being differentiated is of {library}: "
                 "pass tensors to the transform, 0-dimensional ones in place of numbers"
             )
     if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
         raise TracerError(
-            f"{name} got a tensor that requires grad beside a value that is being differentiated: "
-            "its gradient would be lost; pass tensor.detach(), or differentiate it, too; "
-            "parameters of a module by mixad_torch.functional_call(module, parameters, x)"
+            f"{name}() got a tensor that requires grad beside a value that is being "
+            "differentiated: its gradient would be lost; pass tensor.detach(), or differentiate "
+            "it, too; for parameters of a module use mixad_torch.functional_call(module, "
+            "parameters, x)"
         )
-
-
-def _is_output(name: str, leaf: Any) -> bool:
-    """Whether a leaf of a result has a derivative."""
-    if not isinstance(leaf, torch.Tensor):
-        if leaf is not None and not isinstance(leaf, _STATIC):
-            raise TracerError(
-                f"{name} returned a {type(leaf).__name__}, which would lose its derivative: say "
-                "mixad.stop_gradient(x) if no derivative is meant"
-            )
-        return False
-    if not (leaf.is_floating_point() or leaf.is_complex()):
-        return False
-    if leaf.layout is not torch.strided or leaf.is_nested or type(leaf) not in _DENSE:
-        raise TracerError(
-            f"{name} returned {_kind(leaf)}: values that are differentiated are dense"
-        )
-    if not leaf.requires_grad:
-        raise TracerError(
-            f"{name} returned numbers of which torch knows no derivative: say "
-            "mixad.stop_gradient(x) if none is meant"
-        )
-    return True
 
 
 _STATIC = (bool, int, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -222,10 +247,10 @@ def _kind(tensor: torch.Tensor) -> str:
     return f"a tensor of the kind {kind}"
 
 
-def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+def _leaf(tensor: torch.Tensor, *, is_parameter: bool = False) -> torch.Tensor:
     """Return a leaf of a graph with the elements of a tensor."""
     own = tensor.clone() if tensor.is_inference() else tensor.detach()
-    return own.requires_grad_()
+    return torch.nn.Parameter(own) if is_parameter else own.requires_grad_()
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -234,10 +259,15 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _recording() -> Iterator[None]:
-    """Let torch record, whatever the caller has said of it."""
-    with torch.inference_mode(False), torch.enable_grad():
-        yield
+def _refusals_of(name: str) -> Iterator[None]:
+    """Let torch record, whatever the caller has said of it; what it does not is ours to refuse."""
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    except RuntimeError as error:
+        if not re.search("differentia|derivative|requires?_? ?grad", str(error)):
+            raise
+        raise TracerError(f"{name}(): torch has no derivative here: {error}") from error
 
 
 class Graph(NamedTuple):
@@ -283,19 +313,19 @@ class _Borrowed:
     step: Callable[[_Tensors], Graph] | None
 
     @property
-    def only_reads(self) -> bool:
+    def borrowed_from(self) -> str:
         """What is written to is a clone."""
-        return True
+        return "torch"
 
     def argument(self, index: int) -> str:
         """Return what an array is called in messages that was changed in the meantime."""
-        return f"an argument of {self.name}"
+        return f"an argument of {self.name}()"
 
     def run(self, arguments: _Tensors) -> tuple[list[torch.Tensor], Graph]:
         """Return the values of the outputs, and the graph."""
         step, self.step = self.step, None
         assert step is not None
-        with _recording():
+        with _refusals_of(self.name):
             graph = step(arguments)
             return list(map(_plain, graph.outputs)), graph
 
@@ -323,7 +353,7 @@ def _derived(
     """Return what a graph gives for cotangents or tangents; recorded if something follows it."""
     leaves, graph = call.arguments(level), call.residuals
     if not any(map(is_traced, (*leaves, *given))):
-        with _recording():
+        with _refusals_of(name):
             return derive(given, create_graph=False)
     found: list[torch.Tensor | None] = []
 

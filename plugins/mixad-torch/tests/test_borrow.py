@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: E402, N812
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from mixad_torch import functional_call  # noqa: E402
 from mixad_torch.autograd import TorchIntegration  # noqa: E402
 
 import mixad  # noqa: E402
@@ -318,3 +319,158 @@ def test_without_the_plugin_the_refusal_names_it(monkeypatch):
     monkeypatch.setattr(integrations, "LOADED", [])
     with pytest.raises(TracerError, match="mixad-torch takes torch's own derivative"):
         mixad.grad(lambda x: torch.linalg.lu_factor(x).LU.sum())(numbers(2, 2))
+
+
+class Net(torch.nn.Module):
+    """What modules do: layers with batch statistics, dropout, checks of types, writes in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv1d(1, 4, 3, padding=1)
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.drop = torch.nn.Dropout(0.25)
+        self.lstm = torch.nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, x, *, scale=1.0):
+        assert isinstance(x, torch.Tensor)
+        assert isinstance(self.conv.weight, torch.nn.Parameter)
+        y = self.drop(F.relu_(self.norm(self.conv(x))))
+        out, (hidden, _) = self.lstm(y.transpose(1, 2))
+        return {
+            "out": out * scale,
+            "hidden": hidden,
+            "steps": x.shape[-1],
+            "mean": x.detach().mean(),
+        }
+
+
+def net():
+    torch.manual_seed(0)
+    return Net().double()
+
+
+def own_parameters(module):
+    return {name: p.detach() for name, p in module.named_parameters()}
+
+
+def loss_of(found):
+    return (found["out"] ** 2).sum() + found["hidden"].sin().sum()
+
+
+def test_a_module_is_one_call_with_torchs_values_gradients_and_statistics():
+    ours, theirs, x = net(), net(), numbers(5, 1, 6)
+
+    def loss(parameters, x):
+        found = functional_call(ours, parameters, x, scale=2.0)
+        assert found["steps"] == 6
+        assert type(found["mean"]) is torch.Tensor
+        return loss_of(found)
+
+    for seed in range(3):
+        torch.manual_seed(seed)
+        value, (slopes, slope) = mixad.value_and_grad(loss, argnums=(0, 1))(own_parameters(ours), x)
+        torch.manual_seed(seed)
+        x_own = x.clone().requires_grad_()
+        want = loss_of(theirs(x_own, scale=2.0))
+        torch.testing.assert_close(value, want.detach())
+        names, parameters = zip(*theirs.named_parameters(), strict=True)
+        wanted = torch.autograd.grad(want, [x_own, *parameters])
+        torch.testing.assert_close([slope, *map(slopes.get, names)], list(wanted))
+    for one, other in zip(ours.buffers(), theirs.buffers(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_module_has_second_derivatives():
+    module, x = net().eval(), numbers(5, 1, 6)
+    given = own_parameters(module)
+    along = {name: numbers(*p.shape, seed=7) for name, p in given.items()}
+
+    def loss(parameters):
+        return loss_of(functional_call(module, parameters, x))
+
+    def slope(parameters):
+        return torch.cat([g.flatten() for g in mixad.grad(loss)(parameters).values()])
+
+    ahead, behind = ({k: p + s * along[k] for k, p in given.items()} for s in (1e-6, -1e-6))
+    want = (slope(ahead) - slope(behind)) / 2e-6
+    got = torch.cat([g.flatten() for g in mixad.hvp(loss, (given,), (along,)).values()])
+    torch.testing.assert_close(got, want, atol=1e-6, rtol=1e-5)
+
+
+def test_a_module_may_write_to_its_arguments():
+    module = torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(3, 2)).double()
+    x = numbers(4, 3)
+
+    def f(x):
+        y = x * 1
+        return functional_call(module, own_parameters(module), y).sum() + (y**2).sum()
+
+    want = (x > 0) * (module[1].weight.detach().sum(0) + 2 * x)
+    torch.testing.assert_close(mixad.grad(f)(x), want)
+
+
+def test_buffers_that_are_given_are_those_that_move():
+    module, x = torch.nn.BatchNorm1d(3).double(), numbers(6, 3)
+    buffers = {name: b.clone() for name, b in module.named_buffers()}
+    mixad.grad(lambda p: functional_call(module, p | buffers, x).sin().sum())(
+        own_parameters(module)
+    )
+    assert module.num_batches_tracked == 0
+    assert buffers["num_batches_tracked"] == 1
+    torch.testing.assert_close(buffers["running_mean"], 0.1 * x.mean(0))
+
+
+def test_outside_of_transforms_a_module_is_torchs():
+    module, x = net().eval(), numbers(2, 1, 6)
+    torch.testing.assert_close(functional_call(module, {}, x)["out"], module(x)["out"])
+
+
+class Clipped(torch.nn.Linear):
+    """Writes to its own parameter where torch does not see it."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.weight.clamp_(-0.1, 0.1)
+        return super().forward(x)
+
+
+class Listed(torch.nn.Linear):
+    """Returns what is no pytree for torch."""
+
+    def forward(self, x):
+        return {super().forward(x)}
+
+
+def norm(parameters):
+    return parameters | {"running_mean": parameters["bias"] * 1.0}
+
+
+@pytest.mark.parametrize(
+    ("module", "change", "message"),
+    [
+        (torch.nn.Linear(2, 2), lambda p: {"bias": p["bias"]}, "gradients of weight would be lost"),
+        (torch.nn.BatchNorm1d(2), norm, "no derivative here: .*argument 'running_mean'"),
+        (Clipped(2, 2), lambda p: p, "writes to an argument"),
+        (Listed(2, 2), lambda p: p, "returned a set"),
+    ],
+)
+def test_modules_that_would_lose_a_derivative_are_refused(module, change, message):
+    def loss(parameters):
+        return functional_call(module, change(parameters), torch.ones(3, 2)).sum()
+
+    with pytest.raises(TracerError, match=message):
+        mixad.grad(loss)(own_parameters(module))
+
+
+def test_a_module_called_plainly_is_refused_by_the_name_of_the_way():
+    with pytest.raises(TracerError, match="functional_call"):
+        mixad.grad(lambda x: torch.nn.Linear(2, 2).double()(x).sum())(numbers(2, 2))
+
+
+def test_the_tape_says_where_a_derivative_is_from():
+    x, w = numbers(1, 1, 5), numbers(1, 1, 3)
+    text = str(mixad.tape(lambda x: F.conv1d(x, w))(x))
+    assert text.splitlines()[1:3] == [
+        "@1 f64[1, 1, 3] = torch.conv1d(@0)",
+        "    borrowed from torch",
+    ]
