@@ -719,7 +719,7 @@ def test_forward_mode_is_refused():
 
 def test_tensors_that_require_grad_stay_refused_inside_transforms():
     w, x = leaf(3), leaf(3, seed=1).detach()
-    with pytest.raises(TracerError, match=r"detach\(\).*outside of mixad's transforms"):
+    with pytest.raises(TracerError, match=r"detach\(\).*functional_call"):
         mixad.grad(lambda x: cell(w, x, 1.5).sum())(x)
     with pytest.raises(TracerError, match=r"detach\(\)"):
         mixad.grad(lambda w: w.sum())(w)
