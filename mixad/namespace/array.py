@@ -392,6 +392,8 @@ class ArrayTracer(Tracer):
                 return partial(change, _called, self, name)
             if spelling.has_method(name):
                 return partial(_called, self, name)
+            if library.name == "torch" and (name == "mH" or (name == "H" and self.ndim == 2)):
+                return _called(self, "adjoint")
             if library.name == "torch" and _is_borrowed(name):
                 return partial(_called_as_borrowed, self, name)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)

@@ -7,8 +7,7 @@ from typing import Any
 
 from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.integrations import borrower
-from mixad.errors import NoRuleError
-from mixad.tape.tracer import Tracer
+from mixad.errors import KernelTypeError, NoRuleError
 
 __all__ = ["borrow", "is_borrowed", "or_borrow"]
 
@@ -36,7 +35,7 @@ def or_borrow(
 ) -> Any:
     """Return what a call gives by the rule of a function of torch; borrow where that has none.
 
-    Such calls are remembered by what they are given beside tensors: it takes long to find out.
+    Such calls are remembered by what they are given but for elements: it takes long to find out.
     """
     if function in _SOMETIMES:
         known = _REFUSALS.get(_key(function, args, kwargs))
@@ -46,6 +45,13 @@ def or_borrow(
         return call()
     except NoRuleError as error:
         refusal = NoRuleError(str(error))  # without the frames, which hold values
+    except KernelTypeError as error:  # kernels compute in fewer types than torch
+        if not is_borrowed():
+            raise
+        try:
+            return borrow(NoRuleError(str(error)), function, args, kwargs)
+        except Exception:
+            raise error from None
     _SOMETIMES.add(function)
     _REFUSALS.keep(_key(function, args, kwargs), 1, refusal)
     return borrow(refusal, function, args, kwargs)
@@ -66,5 +72,6 @@ def _told(value: Any) -> Hashable:
     """Return what a rule may look at: types, and numbers, names and the like."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_told, value))
-    is_seen = isinstance(value, (bool, int, float, str)) and not isinstance(value, Tracer)
-    return type(value), value if is_seen else None
+    if isinstance(value, (bool, int, float, str)):
+        return type(value), value
+    return type(value), getattr(value, "dtype", None), getattr(value, "shape", None)

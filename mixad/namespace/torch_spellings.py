@@ -147,7 +147,7 @@ TORCH = CheckedSpelling(
         "a": "x", "x1": "x", "x2": "y",  # torch takes NumPy's names too
     },
     frozenset(
-        "numel rand_like randn_like isclose allclose "
+        "numel rand_like randn_like randint_like isclose allclose "
         "equal any all argmax argmin argsort count_nonzero nonzero is_floating_point is_complex "
         "isin searchsorted result_type linalg_matrix_rank "
         "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "

@@ -30,7 +30,10 @@ def as_register(array: Any) -> Any:
     """Return what a register holds in place of an array or a number."""
     if type(array) is np.ndarray or not getattr(array, "is_cpu", False):
         return array
-    return array.numpy()
+    try:
+        return array.numpy()
+    except TypeError:  # of bfloat16, which NumPy does not know
+        return array
 
 
 def of_register(library: Library, array: Any) -> Any:

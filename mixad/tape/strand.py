@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
+from mixad.backends.array_memory import is_bfloat16
 from mixad.backends.arrays import Array, describe_array
 from mixad.errors import TracerError
 from mixad.scalar.dtypes import element_type_of
@@ -437,6 +438,7 @@ class Strand:
             return None
         if (
             any(code is None for code in key)
+            or any(type(x) is self._arrays and is_bfloat16(x) for x in operands)  # no register's
             or self._thread != get_ident()
             or len(self.values) - self._start > _MAX_SLOTS
         ):

@@ -252,8 +252,6 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
     given = list(map(without_derivative, leaves))
     result, residuals = _run(rule, tree, leaves, given)
     value = _taken_apart(rule.name, result, levels)
-    if any(cell.type.is_narrow for cell in value.floats):  # which no strand knows
-        strand = None
     results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
     shown = leaves if strand is None else list(map(partial(_input, strand.level), leaves, given))
     parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in shown])

@@ -85,6 +85,7 @@ _REFUSED = {
     **dict.fromkeys(("set_", "resize_", "resize_as_"), _OF_MEMORY),
     **dict.fromkeys(("max_unpool1d", "max_unpool2d", "max_unpool3d"), _WRONG),
     **dict.fromkeys(("torch.autograd", "torch.func"), _INNER),
+    "normal": "torch takes no derivative of it: write mean + std * torch.randn_like(mean)",
     "numpy": "NumPy would not see its derivative: use functions of torch",
 }
 """Why functions, or all of a module, are refused."""
@@ -206,7 +207,8 @@ class _Call:
             raise TracerError(
                 f"{self.name}() returned {_kind(leaf)}: values that are differentiated are dense"
             )
-        if not (leaf.requires_grad or self._is_module):
+        is_constant = self._is_module or self.name in _PERMUTING or not leaf.numel()
+        if not (leaf.requires_grad or is_constant):
             raise TracerError(
                 f"{self.name}() returned numbers of which torch knows no derivative: say "
                 "mixad.stop_gradient(x) if none is meant"
@@ -233,6 +235,9 @@ def _check_arguments(name: str, leaves: Sequence[Any], traced: Sequence[Any]) ->
             "parameters, x)"
         )
 
+
+_PERMUTING = {"torch.linalg.lu", "torch.lu_unpack"}
+"""Functions among whose results are permutations of which torch knows no derivative: it is zero."""
 
 _STATIC = (bool, int, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 """Types of what has no derivative."""
@@ -265,7 +270,7 @@ def _refusals_of(name: str) -> Iterator[None]:
         with torch.inference_mode(False), torch.enable_grad():
             yield
     except RuntimeError as error:
-        if not re.search("differentia|derivative|requires?_? ?grad", str(error)):
+        if not re.search("differentia|derivative|requires?_? ?grad|ill-defined", str(error)):
             raise
         raise TracerError(f"{name}(): torch has no derivative here: {error}") from error
 
@@ -289,7 +294,7 @@ class Graph(NamedTuple):
 
     def push(self, wrt: Sequence[int], tangents: _Tensors, *, create_graph: bool) -> _Found:
         """Return the tangents of the outputs, None where they are zero: the transpose of `pull`."""
-        seeds = [torch.zeros_like(y, requires_grad=True) for y in self.outputs]
+        seeds = [torch.ones_like(y, requires_grad=True) for y in self.outputs]
         pulled = self.pull(wrt, seeds, create_graph=True)
         pairs = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None]
         linear = Graph(seeds, [g for g, _ in pairs])

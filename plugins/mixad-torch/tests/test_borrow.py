@@ -234,6 +234,29 @@ def test_gradients_have_the_type_of_inputs_under_autocast():
     )
 
 
+def test_a_result_of_bfloat16_is_known_in_no_recording():
+    x, w = numbers(3), numbers(3, seed=1).bfloat16()
+
+    def f(x):
+        return (x.to(torch.bfloat16) * w).sum()
+
+    for _ in range(3):
+        torch.testing.assert_close(mixad.grad(f)(x), w.double())
+        assert mixad.jvp(f, (x,), (x,))[1].dtype == torch.bfloat16
+
+
+def test_types_that_kernels_do_not_compute_in_are_borrowed():
+    x = torch.complex(numbers(4), numbers(4, seed=1))
+    t = torch.complex(numbers(4, seed=2), numbers(4, seed=3))
+
+    def f(x):
+        return torch.sigmoid(x).abs().sum()
+
+    torch.testing.assert_close((mixad.grad(f)(x).conj() * t).real.sum(), difference(f, [x], [t]))
+    real = numbers(4)
+    torch.testing.assert_close(mixad.grad(f)(real), torch.sigmoid(real) * torch.sigmoid(-real))
+
+
 def test_modes_of_torch_do_not_matter():
     x, w = numbers(1, 1, 8), numbers(1, 1, 3)
     want = mixad.grad(lambda x: (F.conv1d(x, w) ** 2).sum())(x)
@@ -300,6 +323,9 @@ REFUSED = {
     "sparse": (lambda x: x.to_sparse(), "are dense"),
     "lists of numbers": (lambda x: x.tolist(), "lose its derivative"),
     "NumPy": (lambda x: x.numpy(), "NumPy would not see"),
+    "normal": (lambda x: torch.normal(x, 1.0), "randn_like"),
+    "residuals": (lambda x: torch.linalg.lstsq(torch.ones(2, 1).double(), x, driver="gelsd")[1],
+                  "no derivative"),
     "no derivative": (lambda x: torch.histc(x), "no derivative"),
     "a plain tensor is written": (lambda x: torch.ones(2, 2).index_add_(0, torch.tensor([0, 1]), x),
                                   "index_add"),
