@@ -1,4 +1,6 @@
-"""Kernels that read arrays at indices which they compute: a table, positions, a sparse matrix."""
+"""Kernels that read arrays at computed indices, or compute them: a table, positions, particles in
+cells, a sparse matrix.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,13 @@ def energy(pos: mixad.Array, i, j):
     r2 = x * x + y * y + z * z
     s = 1.0 / (r2 * r2 * r2)
     return 4.0 * (s * s - s)
+
+
+def shares(x, cells):
+    """Return the two cells of a ring that share a particle, and how much of it each has."""
+    k = int(x)
+    w = x - k
+    return k, (k + 1) % cells, 1.0 - w, w
 
 
 def row_product(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.kernels.gathers import atoms, between, energy, row_product
+from benchmarks.kernels.gathers import atoms, between, energy, row_product, shares
 from benchmarks.peers import libraries
 from benchmarks.peers.constructs import arrays
 from benchmarks.peers.harness import Call, Case, Comparison, Contender, Target, Tolerance, Unpack
@@ -37,13 +37,14 @@ class Problem:
     """Arrays that are differentiated, the cotangent of what a function makes of them, and what
     these are: the value, then cotangents.
 
-    Functions take these arrays, and know what else they read.
+    Functions take the constants after the arrays.
     """
 
     arrays: tuple[NDArray, ...]
-    cotangent: Any
+    cotangent: NDArray
     value: NDArray
     cotangents: tuple[NDArray, ...]
+    constants: tuple[NDArray, ...] = ()
 
     def contender(self, make: Maker, is_gradient: bool) -> Contender:
         return Contender(make, [self.value, *(self.cotangents if is_gradient else ())])
@@ -52,33 +53,37 @@ class Problem:
 def mixad(p: Problem, function: Callable[..., Any], is_gradient: bool) -> tuple[Call, Unpack]:
     import mixad
 
+    def of_arrays(*active):
+        return function(*active, *p.constants)
+
     if is_gradient:
-        return lambda: mixad.value_and_vjp(function, p.arrays, p.cotangent), arrays
-    return lambda: function(*p.arrays), arrays
+        return lambda: mixad.value_and_vjp(of_arrays, p.arrays, p.cotangent), arrays
+    return lambda: of_arrays(*p.arrays), arrays
 
 
 def jax_jit(p: Problem, function: Callable[..., Any], is_gradient: bool) -> tuple[Call, Unpack]:
-    """Return a function of JAX's namespace and arrays, compiled."""
+    """Return a function of JAX and of arrays, compiled; nothing that it reads is known before."""
     jax = libraries.jax()
-    active = [jax.numpy.asarray(array) for array in p.arrays]
-    g = jax.numpy.asarray(p.cotangent)
-    function = partial(function, jax)
 
-    def both(*active):
-        found, pull = jax.vjp(function, *active)
+    def both(active, g, constants):
+        found, pull = jax.vjp(lambda *active: function(jax, *active, *constants), *active)
         return found, pull(g)
 
-    call = jax.jit(both if is_gradient else function)
-    return lambda: jax.block_until_ready(call(*active)), arrays
+    def value(active, _, constants):
+        return function(jax, *active, *constants)
+
+    call = jax.jit(both if is_gradient else value)
+    arguments = jax.tree.map(jax.numpy.asarray, (p.arrays, p.cotangent, p.constants))
+    return lambda: jax.block_until_ready(call(*arguments)), arrays
 
 
 def numba_by_hand(
-    make: Callable[..., Any], arguments: Sequence[Any], *helpers: Callable[..., Any]
+    p: Problem, make: Callable[..., Any], *helpers: Callable[..., Any]
 ) -> tuple[Call, Unpack]:
     """Return a loop over elements that calls functions of one."""
     njit = libraries.numba().njit(error_model="numpy")
     function = make(njit, *map(njit, helpers))
-    return lambda: function(*arguments), arrays
+    return lambda: function(*p.arrays, *p.constants), arrays
 
 
 def _case(
@@ -156,7 +161,7 @@ def interpolation(points: int, rng: np.random.Generator) -> Case:
         {
             **_ours_and_jax(p, ad.broadcast(between), interpolate_in_jax),
             outside: (partial(mixad, p, gathered, True), True),
-            BY_HAND: (partial(numba_by_hand, interpolate_by_hand, p.arrays, between), False),
+            BY_HAND: (partial(numba_by_hand, p, interpolate_by_hand, between), False),
         },
         [
             ("mixad", BY_HAND, 1.1),
@@ -202,25 +207,25 @@ def lennard_jones(side: int, rng: np.random.Generator) -> Case:
     of_pos = np.zeros_like(pos)
     np.add.at(of_pos, first, of_d)
     np.subtract.at(of_pos, second, of_d)
-    p = Problem((pos,), np.ones(()), (4.0 * (r2**-6 - r2**-3)).sum(), (of_pos,))
+    total = (4.0 * (r2**-6 - r2**-3)).sum()
+    p = Problem((pos,), np.ones(()), total, (of_pos,), (first, second))
     kernel = ad.broadcast(energy)
 
-    def total(pos):
+    def ours(pos, first, second):
         return kernel(pos, first, second).sum()
 
-    def in_jax(jax, pos):
+    def theirs(jax, pos, first, second):
         d = pos[first] - pos[second]
         s = 1.0 / (d * d).sum(1) ** 3
         return (4.0 * (s * s - s)).sum()
 
-    arguments = pos, first, second
     return _case(
         f"Lennard-Jones, {len(pos):,} atoms, {len(first):,} pairs, energy and forces",
         p,
         {
-            "mixad": (partial(mixad, p, total, True), True),
-            "JAX": (partial(jax_jit, p, in_jax, True), True),
-            BY_HAND: (partial(numba_by_hand, forces_by_hand, arguments), True),
+            "mixad": (partial(mixad, p, ours, True), True),
+            "JAX": (partial(jax_jit, p, theirs, True), True),
+            BY_HAND: (partial(numba_by_hand, p, forces_by_hand), True),
         },
         [("mixad", "JAX", 0.25), ("mixad", BY_HAND, 1.3)],
     )
@@ -229,14 +234,13 @@ def lennard_jones(side: int, rng: np.random.Generator) -> Case:
 # -- particles in cells ----------------------------------------------------------------------------
 
 
-def deposit(x):
-    """Return how much of particles each cell of a ring has: a particle is shared by two cells."""
+def deposit(kernel, x):
+    """Return how much of particles each cell of a ring has."""
     import mixad as ad
 
-    k = np.floor(x).astype(int)
-    w = x - k
-    density = ad.reduce_by_index(np.add, np.zeros(CELLS), k, 1.0 - w)
-    return ad.reduce_by_index(np.add, density, (k + 1) % CELLS, w)
+    k, after, left, right = kernel(x, CELLS)
+    density = ad.reduce_by_index(np.add, np.zeros(CELLS), k, left)
+    return ad.reduce_by_index(np.add, density, after, right)
 
 
 def deposit_in_jax(jax, x):
@@ -245,21 +249,22 @@ def deposit_in_jax(jax, x):
     return jax.numpy.zeros(CELLS).at[k].add(1.0 - w).at[(k + 1) % CELLS].add(w)
 
 
-def deposit_by_hand(njit):
+def deposit_by_hand(njit, shares):
     @njit
     def deposited(x):
         density = np.zeros(CELLS)
         for i in range(x.size):
-            k = int(x[i])
-            w = x[i] - k
-            density[k] += 1.0 - w
-            density[(k + 1) % CELLS] += w
+            k, after, left, right = shares(x[i], CELLS)
+            density[k] += left
+            density[after] += right
         return density
 
     return deposited
 
 
 def particles(n: int, rng: np.random.Generator) -> Case:
+    import mixad as ad
+
     x, g = rng.random(n) * CELLS, rng.normal(size=CELLS)
     k = x.astype(int)
     w, after = x - k, (k + 1) % CELLS
@@ -269,8 +274,8 @@ def particles(n: int, rng: np.random.Generator) -> Case:
         f"particles in cells, {n:,} in {CELLS}",
         p,
         {
-            **_ours_and_jax(p, deposit, deposit_in_jax),
-            BY_HAND: (partial(numba_by_hand, deposit_by_hand, p.arrays), False),
+            **_ours_and_jax(p, partial(deposit, ad.broadcast(shares)), deposit_in_jax),
+            BY_HAND: (partial(numba_by_hand, p, deposit_by_hand, shares), False),
         },
         [
             ("mixad", "JAX", 0.6),
@@ -296,13 +301,14 @@ def sparse_product(n: int, rng: np.random.Generator) -> Case:
     row_of = np.repeat(rows, 7)
     value = (values * v[columns]).reshape(n, 7).sum(1)
     of_v = np.bincount(columns, values * g[row_of], n)
-    p = Problem((values, v), g, value, (g[row_of] * v[columns], of_v))
+    of_values = g[row_of] * v[columns]
+    p = Problem((values, v), g, value, (of_values, of_v), (columns, starts, rows, row_of))
     kernel = ad.broadcast(row_product)
 
-    def ours(values, v):
+    def ours(values, v, columns, starts, rows, _):
         return kernel(values, columns, starts, v, rows)
 
-    def theirs(jax, values, v):
+    def theirs(jax, values, v, columns, _, __, row_of):
         each = values * v[columns]
         return jax.ops.segment_sum(each, row_of, n, indices_are_sorted=True)
 
