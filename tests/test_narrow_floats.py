@@ -468,6 +468,24 @@ def test_torch_tensors(name: str) -> None:
     assert picked[0] == torch.tensor(5000.0, dtype=dtype)
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("looks", [False, True])
+def test_tensors_are_converted_inside_of_a_transform(name: str, looks: bool) -> None:
+    torch = pytest.importorskip("torch")
+    dtype, x = getattr(torch, name), torch.tensor([0.5, -1.25, 3.0])
+
+    def loss(x: Any) -> Any:
+        y = x.to(dtype)
+        if looks and y.sum() > 0:
+            y = y * 2
+        return (y * y).sum().float()
+
+    for _ in range(3):  # the later ones know what the first has recorded
+        gradient = mixad.grad(loss)(x)
+        assert torch.equal(gradient, x * (8 if looks else 2))
+
+
 @pytest.mark.slow
 @pytest.mark.torch
 def test_torch_promotes_as_torch_does() -> None:

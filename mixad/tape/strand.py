@@ -648,8 +648,11 @@ class Strand:
         return bool(given.results) and all(map(self._is_new, given.results))
 
     def _is_new(self, result: Any) -> bool:
-        """Whether a result is a value of the strand: one that was made, or copied."""
-        if type(result) is not self.kind or result.strand is not None:
+        """Whether a result is a value of the strand: one that was made, or copied.
+
+        Of bfloat16 it is none: no register holds such.
+        """
+        if type(result) is not self.kind or result.strand is not None or result.cell.type.brain:
             return False
         known = (KernelNode, RuleNode, ValuesNode, Called, InputNode, ConstantNode)
         return isinstance(result.origin.node, known) and len(result.origin.levels) == 1
