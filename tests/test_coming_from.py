@@ -145,14 +145,19 @@ def test_what_is_said_of_reverse_mode_in_drjit(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("heading", "place", "needed"),
-    [("PyTorch", 0, ["torch"]), ("PyTorch", 1, ["torch", "mixad_torch"]), ("JAX", 0, ["jax"])],
+    [
+        ("PyTorch", 0, ["torch"]),
+        ("PyTorch", 1, ["torch", "mixad_torch"]),
+        ("PyTorch", 2, ["torch", "mixad_torch"]),
+        ("JAX", 0, ["jax"]),
+    ],
 )
 def test_the_programs_of_the_page_on_arrays_run(heading, place, needed, tmp_path):
     for package in needed:
         pytest.importorskip(package)
     page = (ROOT / "docs" / "arrays.md").read_text("utf-8")
     found = programs(heading, page, "###")
-    assert len(found) == {"PyTorch": 2, "JAX": 1}[heading]
+    assert len(found) == {"PyTorch": 3, "JAX": 1}[heading]
     (tmp_path / "program.py").write_text(found[place])
     subprocess.run([sys.executable, tmp_path / "program.py"], check=True)
 

@@ -331,11 +331,13 @@ class ArrayTracer(Tracer):
             return borrow(NoRuleError(_CHANGED), function, args, kwargs)
         if _takes_values_of_torch(function):
             return _called_torch(function, args, kwargs)
+        traced = first_traced((*args, *kwargs.values()))
+        call = partial(_by_strand, traced, _called_torch, function, args, kwargs)
+        if name.startswith("__"):  # where an operator is refused, the reflected one is tried
+            return call()
         refusal = _refusal_of_torch(function)
         if refusal is not None:
             return borrow(refusal, function, args, kwargs)
-        traced = first_traced((*args, *kwargs.values()))
-        call = partial(_by_strand, traced, _called_torch, function, args, kwargs)
         return or_borrow(call, function, args, kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -599,9 +601,8 @@ def _takes_values_of_torch(function: Any) -> bool:
 
 @cache
 def _refusal_of_torch(function: Any) -> NoRuleError | None:
-    """Return why a function of torch has no rule; None where it has one, and of operators."""
-    is_operator = function.__name__.startswith("__")  # another one is tried, the reflected one
-    return None if is_operator else torch_spelling().refusal_of(function)
+    """Return why a function of torch has no rule; None where it has one."""
+    return torch_spelling().refusal_of(function)
 
 
 def _is_borrowed(name: str) -> bool:

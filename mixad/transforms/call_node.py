@@ -253,7 +253,9 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
     result, residuals = _run(rule, tree, leaves, given)
     value = _taken_apart(rule.name, result, levels)
     results = tuple([Result(cell.shape, cell.kind, cell.device) for cell in value.floats])
-    shown = leaves if strand is None else list(map(partial(_input, strand.level), leaves, given))
+    shown = (
+        leaves if strand is None else list(map(partial(_input, strand.level, rule), leaves, given))
+    )
     parents = tuple([leaf.origin if is_traced(leaf) else None for leaf in shown])
     held = tuple([_held(leaf, levels, rule, i) for i, leaf in enumerate(shown)])
     kept_value = value._replace(leaves=[])
@@ -283,11 +285,15 @@ def _outputs(node: CallNode, cells: Iterable[Cell], levels: frozenset[Level]) ->
     return [ArrayTracer(cell, Origin(node, k, levels)) for k, cell in enumerate(cells)]
 
 
-def _input(level: Level, leaf: Any, given: Any) -> Any:
-    """Return what stands for a traced value of a strand: an input of the transform's."""
+def _input(level: Level, rule: CallRule, leaf: Any, given: Any) -> Any:
+    """Return what stands for a traced value of a strand: an input of the transform's.
+
+    A library that is borrowed from watches itself what it reads later.
+    """
     if not is_traced(leaf):
         return leaf
-    cell = Cell.of(as_array(np.asarray(given) if leaf.weak else given), level.check, weak=leaf.weak)
+    array, check = as_array(np.asarray(given) if leaf.weak else given), level.check
+    cell = Cell.of(array, "off" if rule.borrowed_from else check, weak=leaf.weak)
     tracer = ArrayTracer(cell, Origin(InputNode(level, None), 0, frozenset((level,))))
     return array_as(tracer, leaf)
 

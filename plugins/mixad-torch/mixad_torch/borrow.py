@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
@@ -24,27 +23,28 @@ from mixad.errors import TracerError
 from mixad.namespace.assignment import replace
 from mixad.namespace.spelling import public_name
 from mixad.tape.constant import is_traced, unwrapped
-from mixad.tape.tracer import Level
+from mixad.tape.tracer import Level, Tracer
 from mixad.transforms.call_node import CallNode, record_call
 
 __all__ = ["borrow", "functional_call"]
 
 _Tensors = Sequence[torch.Tensor]
 _Found = Sequence[torch.Tensor | None]
+_T = TypeVar("_T")
 
 
 def borrow(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Call a function of torch on traced tensors; record it with torch's own derivative."""
-    name = public_name(function, "torch")
+    name, reason, place = _known(function)
     if kwargs.get("out") is not None:
         raise TracerError(
             f"{name}(out=...) of a value that is being differentiated would lose its derivative: "
             "use the result that it returns"
         )
-    reason = _REFUSED.get(name.rpartition(".")[2]) or _REFUSED.get(name.rpartition(".")[0])
     if reason is not None:
         raise TracerError(f"{name}() of a value that is being differentiated: {reason}")
-    written = (0,) if _is_in_place(function, args, kwargs) else ()
+    is_told = place is not None and len(args) > place and args[place]
+    written = (0,) if name.endswith("_") or is_told or kwargs.get("inplace") else ()
     return _record(_Call(name, function, args, kwargs, written))
 
 
@@ -91,20 +91,15 @@ _REFUSED = {
 """Why functions, or all of a module, are refused."""
 
 
-def _is_in_place(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call writes to its first argument."""
-    place = _place_of_inplace(function)
-    by_place = place is not None and len(args) > place and args[place]
-    return bool(function.__name__.endswith("_") or by_place or kwargs.get("inplace"))
-
-
-@cache
-def _place_of_inplace(function: Any) -> int | None:
-    """Return where a function has an argument ``inplace``; torch's compiled ones have none."""
-    if not inspect.isfunction(function):
-        return None
-    names = list(inspect.signature(function).parameters)
-    return names.index("inplace") if "inplace" in names else None
+@lru_cache(maxsize=4096)
+def _known(function: Any) -> tuple[str, str | None, int | None]:
+    """Return a function's name, why it is refused, if it is, and where its ``inplace`` comes."""
+    name = public_name(function, "torch")
+    module, _, own = name.rpartition(".")
+    # Torch's compiled functions have no such argument, and no signature.
+    names = list(inspect.signature(function).parameters) if inspect.isfunction(function) else []
+    place = names.index("inplace") if "inplace" in names else None
+    return name, _REFUSED.get(own) or _REFUSED.get(module), place
 
 
 def _record(call: _Call) -> Any:
@@ -141,7 +136,8 @@ class _Call:
         *,
         is_module: bool = False,
     ) -> None:
-        leaves, self._structure = pytree.tree_flatten((args, dict(kwargs)))
+        leaves, self._structure = _flatten((*args, *kwargs.values()))
+        self._count, self._names = len(args), tuple(kwargs)
         self._leaves = list(map(unwrapped, leaves))
         self._places = [i for i, leaf in enumerate(self._leaves) if is_traced(leaf)]
         self.name, self.traced = name, [self._leaves[i] for i in self._places]
@@ -162,8 +158,9 @@ class _Call:
             leaves[i] = x.clone() if i in self._written else x
             self._given.append(leaves[i])
         before = [(x._version, x.grad_fn) for x in self._given]
-        args, kwargs = pytree.tree_unflatten(leaves, self._structure)
-        result = self._function(*args, **kwargs)
+        values = _unflatten(leaves, self._structure)
+        kwargs = dict(zip(self._names, values[self._count :], strict=True))
+        result = self._function(*values[: self._count], **kwargs)
         self._changed = []
         for k, (x, (version, made_by)) in enumerate(zip(self._given, before, strict=True)):
             if x._version != version:
@@ -173,7 +170,7 @@ class _Call:
                         "torch does not record it: pass a clone, or write it as a new value"
                     )
                 self._changed.append(k)
-        self._shown, self._form = pytree.tree_flatten(result)
+        self._shown, self._form = _flatten([result])
         own = set(map(id, self._given))
         outputs = {id(y): y for y in self._shown if id(y) not in own and self._is_output(y)}
         outputs |= {id(self._given[k]): self._given[k] for k in self._changed}
@@ -189,12 +186,12 @@ class _Call:
                 replace(tracer, symbol, by_key[id(tensor)])
             by_key[id(tensor)] = tracer
         found = [by_key.get(id(leaf), leaf) for leaf in self._shown]
-        return pytree.tree_unflatten(found, self._form)
+        return _unflatten(found, self._form)[0]
 
     def _is_output(self, leaf: Any) -> bool:
         """Whether a leaf of the result has a derivative."""
         if not isinstance(leaf, torch.Tensor):
-            is_static = leaf is None or isinstance(leaf, _STATIC)
+            is_static = _is_shape(leaf) or isinstance(leaf, _STATIC)
             if not (is_static or (self._is_module and isinstance(leaf, (float, complex)))):
                 raise TracerError(
                     f"{self.name}() returned a {type(leaf).__name__}, which would lose its "
@@ -214,6 +211,24 @@ class _Call:
                 "mixad.stop_gradient(x) if none is meant"
             )
         return leaf.requires_grad
+
+
+def _flatten(values: Sequence[Any]) -> tuple[list[Any], Any]:
+    """Return the leaves of values, and their structure; None where they are leaves themselves."""
+    if all(isinstance(x, _LEAVES) or _is_shape(x) for x in values):
+        return list(values), None
+    return pytree.tree_flatten(list(values))
+
+
+def _unflatten(leaves: list[Any], structure: Any) -> list[Any]:
+    return leaves if structure is None else pytree.tree_unflatten(leaves, structure)
+
+
+def _is_shape(value: Any) -> bool:
+    return value is None or (type(value) in (list, tuple) and all(type(x) is int for x in value))
+
+
+_LEAVES = (torch.Tensor, Tracer, bool, int, float, str, torch.dtype)
 
 
 def _check_arguments(name: str, leaves: Sequence[Any], traced: Sequence[Any]) -> None:
@@ -239,7 +254,7 @@ def _check_arguments(name: str, leaves: Sequence[Any], traced: Sequence[Any]) ->
 _PERMUTING = {"torch.linalg.lu", "torch.lu_unpack"}
 """Functions among whose results are permutations of which torch knows no derivative: it is zero."""
 
-_STATIC = (bool, int, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
+_STATIC = (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout, torch.memory_format)
 """Types of what has no derivative."""
 
 _DENSE = (torch.Tensor, torch.nn.Parameter)
@@ -263,19 +278,32 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().resolve_conj().resolve_neg()
 
 
-@contextmanager
-def _refusals_of(name: str) -> Iterator[None]:
-    """Let torch record, whatever the caller has said of it; what it does not is ours to refuse."""
+def _recording(
+    name: str, call: Callable[[], _T], pattern: str = "differentia|derivative|requires? ?_?grad"
+) -> _T:
+    """Return what a call gives; torch records it, whatever the user has said of that.
+
+    Where an error says that it does not, or that it has no derivative, the refusal is ours.
+    """
     try:
+        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+            return call()
         with torch.inference_mode(False), torch.enable_grad():
-            yield
+            return call()
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
-        if not re.search("differentia|derivative|requires?_? ?grad|ill-defined", str(error)):
+        if not re.search(pattern, str(error)):
             raise
         raise TracerError(f"{name}(): torch has no derivative here: {error}") from error
 
 
-class Graph(NamedTuple):
+_ANY = ""
+"""Of what torch raises where it computes a derivative, all is of that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
     """What torch has recorded: outputs of inputs, which are leaves of its graph."""
 
     inputs: _Tensors
@@ -296,10 +324,40 @@ class Graph(NamedTuple):
         """Return the tangents of the outputs, None where they are zero: the transpose of `pull`."""
         seeds = [torch.ones_like(y, requires_grad=True) for y in self.outputs]
         pulled = self.pull(wrt, seeds, create_graph=True)
-        pairs = [(g, t) for g, t in zip(pulled, tangents, strict=True) if g is not None]
-        linear = Graph(seeds, [g for g, _ in pairs])
-        own = [t for _, t in pairs]
+        linear, own = _outputs(seeds, pulled, tangents)
         return linear.pull(range(len(seeds)), own, create_graph=create_graph)
+
+
+@dataclass(frozen=True, eq=False)
+class PulledGraph(Graph):
+    """A pullback: outputs are gradients of another graph's inputs, ``wrt``.
+
+    Second derivatives are symmetric, so tangents of gradients are gradients once more: there is no
+    third derivative, which torch lacks, or computes wrongly, of more functions than second ones.
+    """
+
+    of: Graph
+    wrt: Sequence[int]
+
+    def push(self, wrt: Sequence[int], tangents: _Tensors, *, create_graph: bool) -> _Found:
+        """Return the tangents of the gradients."""
+        inputs, count = self.of.inputs, len(self.of.inputs)
+        moving = {i: t for i, t in zip(wrt, tangents, strict=True) if i < count}
+        others = {i - count: t for i, t in zip(wrt, tangents, strict=True) if i >= count}
+        pulled = self.of.pull(list(moving), self.inputs[count:], create_graph=True)
+        second, own = _outputs(inputs, pulled, list(moving.values()))
+        along = second.pull(self.wrt, own, create_graph=create_graph)
+        linear = Graph(inputs, [self.of.outputs[k] for k in others])
+        rest = linear.pull(self.wrt, list(others.values()), create_graph=create_graph)
+        return [
+            b if a is None else a if b is None else a + b for a, b in zip(along, rest, strict=True)
+        ]
+
+
+def _outputs(inputs: _Tensors, found: _Found, beside: _Tensors) -> tuple[Graph, _Tensors]:
+    """Return a graph of outputs but for those that are zero, and what is ``beside`` the others."""
+    pairs = [(y, t) for y, t in zip(found, beside, strict=True) if y is not None]
+    return Graph(inputs, [y for y, _ in pairs]), [t for _, t in pairs]
 
 
 @dataclass(eq=False)
@@ -330,14 +388,19 @@ class _Borrowed:
         """Return the values of the outputs, and the graph."""
         step, self.step = self.step, None
         assert step is not None
-        with _refusals_of(self.name):
-            graph = step(arguments)
-            return list(map(_plain, graph.outputs)), graph
+        graph = _recording(self.name, partial(step, arguments))
+        return list(map(_plain, graph.outputs)), graph
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Go back through the graph."""
-        pull = partial(call.residuals.pull, call.wrt(level))
-        return _derived(f"the pullback of {self.name}", call, level, gs, pull)
+        graph, wrt = call.residuals, call.wrt(level)
+
+        def graph_of(inputs: _Tensors, found: _Found) -> Graph:
+            own = [i for i, g in zip(wrt, found, strict=True) if g is not None]
+            return PulledGraph(inputs, [g for g in found if g is not None], graph, own)
+
+        pull = partial(graph.pull, wrt)
+        return _derived(f"the pullback of {self.name}", call, level, gs, pull, graph_of)
 
     def pushed(
         self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
@@ -348,24 +411,42 @@ class _Borrowed:
             moving = [i for i, tangent in enumerate(tangents) if tangent is not None]
             push = partial(call.residuals.push, moving)
             along = [tangents[i] for i in moving]
-            found.append(_derived(f"the pushforward of {self.name}", call, level, along, push))
+            name = f"the pushforward of {self.name}"
+            found.append(_derived(name, call, level, along, push, _graph_of))
         return found
 
 
+def _graph_of(inputs: _Tensors, found: _Found) -> Graph:
+    return Graph(inputs, [y for y in found if y is not None])
+
+
+_ONCE = {"torch.nn.functional.linear_cross_entropy"}
+"""Functions whose gradients torch computes beside their values, and takes for constant."""
+
+
 def _derived(
-    name: str, call: CallNode, level: Level, given: Sequence[Any], derive: Callable[..., _Found]
+    name: str,
+    call: CallNode,
+    level: Level,
+    given: Sequence[Any],
+    derive: Callable[..., _Found],
+    graph_of: Callable[[_Tensors, _Found], Graph],
 ) -> Sequence[Any]:
     """Return what a graph gives for cotangents or tangents; recorded if something follows it."""
     leaves, graph = call.arguments(level), call.residuals
     if not any(map(is_traced, (*leaves, *given))):
-        with _refusals_of(name):
-            return derive(given, create_graph=False)
+        return _recording(name, partial(derive, given, create_graph=False), _ANY)
     found: list[torch.Tensor | None] = []
 
     def step(arguments: _Tensors) -> Graph:
+        if call.name in _ONCE:
+            raise TracerError(
+                f"{call.name}() has a first derivative only: in its second one torch forgets that "
+                "the first depends on the arguments"
+            )
         own = list(map(_leaf, arguments[len(leaves) :]))
-        found[:] = derive(own, create_graph=True)
-        return Graph([*graph.inputs, *own], [each for each in found if each is not None])
+        found[:] = _recording(name, partial(derive, own, create_graph=True), _ANY)
+        return graph_of([*graph.inputs, *own], found)
 
     values = iter(record_call(_Borrowed(name, step), [*leaves, *given]))
     return [None if each is None else next(values) for each in found]

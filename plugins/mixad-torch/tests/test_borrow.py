@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from pathlib import Path
 
@@ -164,6 +165,19 @@ def test_a_random_function_runs_once_at_every_order():
         assert torch.equal(torch.get_rng_state(), after)
 
 
+def test_second_derivatives_that_torch_takes_for_zero_are_refused():
+    x, w = numbers(8, 3), numbers(4, 3)
+    if not hasattr(F, "linear_cross_entropy"):
+        pytest.skip("a function of torch 2.13")
+
+    def slope(x):
+        y = torch.arange(8) % 4
+        return mixad.grad(lambda x: F.linear_cross_entropy(x, w, y))(x).sum()
+
+    with pytest.raises(TracerError, match="first derivative only"):
+        mixad.grad(slope)(x)
+
+
 def test_batch_statistics_move_once_a_call():
     x = numbers(6, 3)
     own, want = (torch.zeros(3, dtype=torch.float64) for _ in range(2))
@@ -216,6 +230,26 @@ def test_writes_in_place_are_seen_under_all_names(name):
 
     torch.testing.assert_close(mixad.grad(f)(x), slope(x))
     assert torch.equal(x, numbers(7))
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"]
+)
+def test_operators_in_place_do_not_write_to_plain_tensors(name):
+    total = torch.ones(3, dtype=torch.float64)
+
+    def f(x):
+        return getattr(operator, f"i{name}")(total, x).sum()
+
+    try:
+        result = mixad.grad(f)(numbers(3))
+    except (MixadError, TypeError):
+        result = None
+    assert torch.equal(total, torch.ones(3, dtype=torch.float64))
+    assert not total.requires_grad
+    if result is not None:
+        want = mixad.grad(lambda x: getattr(operator, name)(total, x).sum())(numbers(3))
+        torch.testing.assert_close(result, want)
 
 
 def test_gradients_have_the_type_of_inputs_under_autocast():
