@@ -145,6 +145,29 @@ def test_third_derivatives_continue_the_graph():
     torch.testing.assert_close(third(x), want.detach())
 
 
+def test_modes_go_inside_of_each_other():
+    w = numbers(1, 1, 3, seed=1)
+
+    def f(x):
+        return (F.conv1d(x, w).tanh() ** 3).sum()
+
+    x, s, t = (numbers(1, 1, 6, seed=k) for k in range(3))
+    ahead, behind = (mixad.grad(f)(x + h * t) for h in (1e-6, -1e-6))
+    want = ((ahead - behind) / 2e-6 * s).sum()
+
+    def tangent(x):
+        return mixad.jvp(f, (x,), (s,))[1]
+
+    found = [
+        mixad.jvp(tangent, (x,), (t,))[1],
+        (mixad.grad(tangent)(x) * t).sum(),
+        mixad.jvp(lambda x: (mixad.grad(f)(x) * s).sum(), (x,), (t,))[1],
+        (mixad.grad(lambda x: (mixad.grad(f)(x) * s).sum())(x) * t).sum(),
+    ]
+    for each in found:
+        torch.testing.assert_close(each, want, atol=1e-6, rtol=1e-6)
+
+
 def test_a_random_function_runs_once_at_every_order():
     x = numbers(40)
 
@@ -366,6 +389,15 @@ REFUSED = {
     "parameters": (lambda x: torch.nn.Conv1d(2, 3, 1).double()(x), "functional_call"),
     "numbers": (lambda x: mixad.grad(lambda p: torch.renorm(x, 2, 0, p))(2.0), "0-dimensional"),
 }  # fmt: skip
+
+
+def test_what_is_refused_as_wrong_is_so_in_torch():
+    x = numbers(1, 1, 2).requires_grad_()
+    both_at_one = torch.ones(1, 1, 2, dtype=torch.int64)
+    (found,) = torch.autograd.grad(F.max_unpool1d(x, both_at_one, 2).sum(), x)
+    want = [difference(lambda x: F.max_unpool1d(x, both_at_one, 2).sum(), [x.detach()], [unit])
+            for unit in torch.eye(2, dtype=torch.float64).reshape(2, 1, 1, 2)]  # fmt: skip
+    assert not torch.allclose(found.flatten(), torch.stack(want))
 
 
 @pytest.mark.parametrize("name", REFUSED)
