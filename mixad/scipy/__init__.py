@@ -5,6 +5,6 @@ with kernels and loops of steps, so that they are differentiated, and fuse, as t
 SciPy how to use memory or whether to look for nan (``overwrite_a``, ``check_finite``) is left out.
 """
 
-from mixad.scipy import fft, linalg, signal, special
+from mixad.scipy import fft, linalg, signal, special, stats
 
-__all__ = ["fft", "linalg", "signal", "special"]
+__all__ = ["fft", "linalg", "signal", "special", "stats"]
