@@ -52,7 +52,7 @@ class Distribution:
 
 
 @cache
-def _kernel(name: str, method: str) -> BroadcastFunction:
+def _kernel(name: str, method: str) -> BroadcastFunction[Any]:
     return broadcast(programs_of(FAMILIES[name])[method])
 
 
