@@ -151,7 +151,7 @@ def test_arguments_of_every_function_are_passed_on_as_they_come(
         raise AssertionError("names are looked at")
 
     monkeypatch.setattr(Binding, "bound", refuse)
-    monkeypatch.setattr("mixad.namespace.spelling._public_name", refuse)
+    monkeypatch.setattr("mixad.namespace.spelling.public_name", refuse)
     missed, count = [], 0
     for name, found in (*spelling.functions.items(), *spelling.methods.items()):
 
