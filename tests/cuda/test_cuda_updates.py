@@ -11,20 +11,23 @@ from cuda_emulator import CompilingDriver, emulated, needs_nvrtc
 
 import mixad
 from mixad.backends.arrays import layout_of
-from mixad.backends.cuda import CudaBackend
+from mixad.backends.cuda import CudaBackend, compiled, usage_in
 from mixad.backends.cuda.choice import BlockShape
 from mixad.constructs import histogram_rules
-from mixad.emit.cuda import MAX_ELEMENTS
-from mixad.errors import BackendError, KernelIndexError
+from mixad.emit.cuda import MAX_ELEMENTS, emit_axis_sum, emit_segments
+from mixad.errors import KernelIndexError, TracerError
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Program
-from mixad.scalar.types import F32, F64, I64
+from mixad.scalar.types import F32, F64, I32, I64
 
 ON_CUDA: dict[str, Any] = {"backend": "emulated"}
 SHARED = 48 << 10
 """Bytes that a block has on every device."""
+
+LARGE = MAX_ELEMENTS + 1
+"""Elements of an array of which no block has a copy."""
 
 RNG = np.random.default_rng(0)
 
@@ -66,8 +69,8 @@ def on_whole_numbers(count: int, shape: tuple[int, ...]) -> tuple[Any, Any, Any]
 
 
 @pytest.mark.slow  # every kernel is compiled by g++
-@pytest.mark.parametrize("count", [1, 3, 256, 1000, MAX_ELEMENTS])
-@pytest.mark.parametrize("shape", [(1,), (300,), (9000,), (70, 3), (3, 2100), (4, 5, 6)])
+@pytest.mark.parametrize("count", [1, 1000, MAX_ELEMENTS, LARGE])
+@pytest.mark.parametrize("shape", [(1,), (9000,), (70, 3), (3, 2100)])
 def test_sums_of_whole_numbers_are_exact(count: int, shape: tuple[int, ...]) -> None:
     x, at, expected = on_whole_numbers(count, shape)
     sums, squares = run(updating(), [x, at], emulated(), (count,), (1,) * len(shape))
@@ -76,51 +79,56 @@ def test_sums_of_whole_numbers_are_exact(count: int, shape: tuple[int, ...]) -> 
 
 
 @pytest.mark.slow
-def test_bits_are_the_same_for_any_number_of_blocks_and_order_of_threads() -> None:
-    shape, count = (5, 9000), 3
-    x, at = RNG.standard_normal(shape), RNG.integers(0, count, shape)
+@pytest.mark.parametrize("count", [3, LARGE])
+def test_bits_are_the_same_for_any_number_of_blocks_and_order_of_threads(count: int) -> None:
+    shape = 5, 9000
+    x, at = RNG.standard_normal(shape), RNG.integers(0, 3, shape)
     found = []
     for blocks in (1, 2, 7, 7):
         backend = emulated(blocks=blocks)
-        assert planned(updating(), [x, at], backend, (count,)).slabs > 7
+        assert planned(updating(), [x, at], backend, (3,)).slabs > 7
         found.append(run(updating(), [x, at], backend, (count,))[0])
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)
-    exact = [math.fsum(x[at == k]) for k in range(count)]
-    np.testing.assert_allclose(found[0], exact, rtol=1e-13)
+    exact = [math.fsum(x[at == k]) for k in range(3)]
+    np.testing.assert_allclose(found[0][:3], exact, rtol=1e-13)
+    assert not found[0][3:].any()
 
 
 @pytest.mark.slow
-def test_bits_do_not_depend_on_where_arrays_begin() -> None:
+@pytest.mark.parametrize("count", [9, LARGE])
+def test_bits_do_not_depend_on_where_arrays_begin(count: int) -> None:
     x, at = RNG.standard_normal((6, 400)), RNG.integers(0, 9, (6, 400))
     moved = np.empty(2401)[1:].reshape(6, 400)
     moved[...] = x
-    (one,), (other,) = (run(updating(), [a, at], emulated(), (9,)) for a in (x, moved))
+    (one,), (other,) = (run(updating(), [a, at], emulated(), (count,)) for a in (x, moved))
     np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.slow
-def test_long_sums_of_single_precision_keep_their_digits() -> None:
+@pytest.mark.parametrize("count", [1, LARGE])
+def test_long_sums_of_single_precision_keep_their_digits(count: int) -> None:
     x, at = np.full(20_000, 0.1, "f4"), np.zeros(20_000, "i8")
-    (sums,) = run(updating("add", F32), [x, at], emulated(), (1,))
+    (sums,) = run(updating("add", F32), [x, at], emulated(), (count,))
     assert sums.dtype == np.float32
-    np.testing.assert_array_equal(sums, np.float32(np.float64(np.float32(0.1)) * 20_000))
+    np.testing.assert_array_equal(sums[0], np.float32(np.float64(np.float32(0.1)) * 20_000))
 
 
 @pytest.mark.slow
-def test_results_side_by_side_are_stored_beside_sums() -> None:
+@pytest.mark.parametrize("count", [500, LARGE])
+def test_results_side_by_side_are_stored_beside_sums(count: int) -> None:
     b = Builder("both")
     x, at = b.param("x", F64), b.param("at", I64)
     array = b.accumulator("dest", ArrayType(F64, 2))
     b.update(array, at, b.const(-1, I64), value=x)
     program = b.finish([array, b.op("mul", x, x), b.op("neg", x)])
-    values, at, expected = on_whole_numbers(500, (9, 70))
-    requests = [OutputRequest(0, 0, (500, 2)), OutputRequest(0, 1, beside=((0, 2),))]
+    values, at, expected = on_whole_numbers(count, (9, 70))
+    requests = [OutputRequest(0, 0, (count, 2)), OutputRequest(0, 1, beside=((0, 2),))]
     layouts, backend = list(map(layout_of, [values, at])), emulated()
     launch = plan((program,), requests, layouts, values.shape, 1 << 40)
     bound = backend.bind(backend.compile(launch.spec), launch)
     sums, pairs = backend.launch(bound, [values, at])
-    np.testing.assert_array_equal(sums, np.stack([np.zeros(500), expected], 1))
+    np.testing.assert_array_equal(sums, np.stack([np.zeros(count), expected], 1))
     np.testing.assert_array_equal(pairs, np.stack([values * values, -values], -1))
 
 
@@ -137,13 +145,14 @@ def interpolated(table: mixad.Array, x, scale):
 
 
 @pytest.mark.slow
-def test_gradients_of_a_table_where_it_is_read_and_of_a_number() -> None:
-    table, x, scale = RNG.random(9), RNG.random((2, 700)) * 7.9, 1.5
+@pytest.mark.parametrize("count", [9, LARGE])
+def test_gradients_of_a_table_where_it_is_read_and_of_a_number(count: int) -> None:
+    table, x, scale = RNG.random(count), RNG.random((2, 700)) * (count - 1.1), 1.5
     k = np.maximum(x.astype(int), 1)
     w, low = x - k, x < 1.0
     left, right = table[k], table[k + 1]
     value = np.where(low, table[-1] * x, left * left * (1 - w) + right * w)
-    by_table = np.zeros(9)
+    by_table = np.zeros(count)
     np.add.at(by_table, k, np.where(low, 0, 2 * left * (1 - w)))
     np.add.at(by_table, k + 1, np.where(low, 0, w))
     by_table[-1] += x[low].sum()
@@ -175,9 +184,10 @@ def by_numpy(matrix: Any, vector: Any, row: Any, x: Any, count: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_sums_in_nested_loops_of_as_many_turns_as_threads_need() -> None:
-    matrix, vector = RNG.random((5, 4)), RNG.random(4)
-    row, count = RNG.integers(0, 5, 600), RNG.integers(0, 5, 600)
+@pytest.mark.parametrize("rows", [5, 2000])
+def test_sums_in_nested_loops_of_as_many_turns_as_threads_need(rows: int) -> None:
+    matrix, vector = RNG.random((rows, 4)), RNG.random(4)
+    row, count = RNG.integers(0, rows, 600), RNG.integers(0, 5, 600)
     x, weights = RNG.standard_normal(600), RNG.random(600)
 
     def f(m: Any, v: Any) -> Any:
@@ -201,8 +211,9 @@ def test_sums_in_nested_loops_of_as_many_turns_as_threads_need() -> None:
 
 
 @pytest.mark.slow
-def test_an_index_outside_in_a_loop_ends_it() -> None:
-    matrix, vector = RNG.random((5, 4)), RNG.random(4)
+@pytest.mark.parametrize("rows", [5, 2000])
+def test_an_index_outside_in_a_loop_ends_it(rows: int) -> None:
+    matrix, vector = RNG.random((rows, 4)), RNG.random(4)
     row, count = RNG.integers(0, 5, 300), np.full(300, 3)
     count[217] = 5
 
@@ -233,9 +244,10 @@ OPERATORS = {"add": lambda a, b: a + b, "min": min, "max": max}
 @pytest.mark.usefixtures("on_device")
 @pytest.mark.parametrize("update", OPERATORS)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1"])
-def test_histograms(update: str, dtype: str) -> None:
-    xs, at = RNG.integers(0, 100, 5000).astype(dtype), RNG.integers(-7, 7, 5000)
-    dest = np.full(7, 50, dtype)
+@pytest.mark.parametrize("bins", [7, LARGE])
+def test_histograms(update: str, dtype: str, bins: int) -> None:
+    xs, at = RNG.integers(0, 100, 5000).astype(dtype), RNG.integers(-bins, bins, 5000)
+    dest = np.full(bins, 50, dtype)
     expected = dest.copy()
     {"add": np.add, "min": np.minimum, "max": np.maximum}[update].at(expected, at, xs)
     found = mixad.reduce_by_index(OPERATORS[update], dest, at, xs)
@@ -246,10 +258,11 @@ def test_histograms(update: str, dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("on_device")
 @pytest.mark.parametrize("update", ["min", "max"])
-def test_nan_and_bins_without_elements(update: str) -> None:
+@pytest.mark.parametrize("more", [0, LARGE])
+def test_nan_and_bins_without_elements(update: str, more: int) -> None:
     xs, at = np.array([3.0, np.nan, -2.0, np.inf, -np.inf] * 100), np.repeat(np.arange(5), 100)
     at = at[RNG.permutation(500)]
-    dest = np.array([0.0, 1.0, np.nan, np.inf, -np.inf, 7.0])
+    dest = np.array([0.0, 1.0, np.nan, np.inf, -np.inf, 7.0] + [0.5] * more)
     expected = dest.copy()
     with np.errstate(invalid="ignore"):
         {"min": np.minimum, "max": np.maximum}[update].at(expected, at, xs)
@@ -259,9 +272,10 @@ def test_nan_and_bins_without_elements(update: str) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("on_device")
 @pytest.mark.parametrize("update", ["min", "max"])
-def test_of_equal_numbers_the_first_has_the_derivative(update: str) -> None:
+@pytest.mark.parametrize("bins", [5, LARGE])
+def test_of_equal_numbers_the_first_has_the_derivative(update: str, bins: int) -> None:
     xs, at = RNG.integers(0, 4, 900).astype(float), RNG.integers(0, 5, 900)
-    cotangent, dest = RNG.random(5), np.full(5, {"min": 9.0, "max": -9.0}[update])
+    cotangent, dest = RNG.random(bins), np.full(bins, {"min": 9.0, "max": -9.0}[update])
     pick = {"min": np.argmin, "max": np.argmax}[update]
     by_xs = np.zeros(900)
     for bin in range(5):
@@ -273,19 +287,30 @@ def test_of_equal_numbers_the_first_has_the_derivative(update: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("update", "begins"), [("min", np.inf), ("max", -np.inf), ("add", 0.0)])
-def test_no_element_changes_anything(update: str, begins: float) -> None:
+@pytest.mark.parametrize("count", [3, LARGE])
+def test_no_element_changes_anything(update: str, begins: float, count: int) -> None:
     nothing = [np.zeros(0), np.zeros(0, "i8")]
-    found, _ = run(updating(update), nothing, emulated(), (3,), None)
-    np.testing.assert_array_equal(found, np.full(3, begins))
+    found, _ = run(updating(update), nothing, emulated(), (count,), None)
+    np.testing.assert_array_equal(found, np.full(count, begins))
 
 
-# -- what fits -------------------------------------------------------------------------------------
+# -- what a device has -----------------------------------------------------------------------------
 
 
-def test_an_array_of_which_no_block_has_a_copy_is_refused() -> None:
-    x, at = np.zeros(4), np.zeros(4, "i8")
-    with pytest.raises(BackendError, match=r"at most 4096 elements at indices, 'dest' .*\(4097,\)"):
-        run(updating(), [x, at], emulated(), (4097,))
+@pytest.mark.slow
+def test_changes_of_a_large_array_cannot_be_captured() -> None:
+    b = Builder("inside")
+    x, at = b.param("x", F64), b.param("at", I64)
+    array = b.accumulator("dest", ArrayType(F64, 1))
+    b.update(array, at, value=x, is_inside=True)
+    x, at, expected = on_whole_numbers(LARGE, (300,))
+    backend = emulated()
+    launch = planned(b.finish([array]), [x, at], backend, (LARGE,))
+    bound = backend.bind(backend.compile(launch.spec), launch)
+    np.testing.assert_array_equal(backend.launch(bound, [x, at])[0], expected)
+    backend.driver.captures = True
+    with pytest.raises(TracerError, match="changes a large array at indices cannot be captured"):
+        backend.launch(bound, [x, at])
 
 
 @needs_nvrtc
@@ -305,3 +330,22 @@ def test_copies_and_sums_fit_in_shared_memory_and_nothing_spills(
     (used,) = bound.kernel.usages(dialect, "device")
     assert 8 * MAX_ELEMENTS < used.shared <= SHARED
     assert used.local == 0
+
+
+@needs_nvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(("update", "type"), [("add", F64), ("min", I64), ("max", I32)])
+def test_kernels_that_leave_pairs_and_combine_them_spill_nothing(
+    architecture: str, update: str, type: Any
+) -> None:
+    backend = CudaBackend("compiling", CompilingDriver(architecture))
+    arguments = [np.zeros((64, 64), type.dtype), np.zeros((64, 64), "i8")]
+    launch = planned(updating(update, type), arguments, backend, (LARGE,), None)
+    bound = backend.bind(backend.compile(launch.spec), launch)
+    (used,) = bound.kernel.usages(bound.dialect(BlockShape(1, 256), is_aligned=True), "device")
+    assert (used.shared, used.local) == (0, 0)
+    for emit in (emit_segments, emit_axis_sum):
+        (used,) = usage_in(compiled(emit(update, type, "entry"), architecture).cubin).values()
+        assert used.shared <= 8 * 256
+        assert used.local == 0

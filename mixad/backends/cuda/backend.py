@@ -14,19 +14,26 @@ from functools import partial
 from typing import Any, get_args
 
 from mixad.backends.arrays import Array, Library, library_of
-from mixad.backends.cuda.bound import CudaBound, DeviceRun, bound_to, elements_of, threads_of
+from mixad.backends.cuda.bound import (
+    PAIR_WORDS,
+    CudaBound,
+    DeviceRun,
+    bound_to,
+    changed_by,
+    threads_of,
+)
 from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function, PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.backends.hookspecs import DeviceFunction
-from mixad.emit.cuda import MAX_ELEMENTS, Dialect, axis_sum, emit_axis_sum
+from mixad.emit.cuda import Dialect, axis_sum, emit_axis_sum, emit_segments, segment_blocks
 from mixad.errors import BackendError, TracerError
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import Tiling
 from mixad.scalar.ir import UpdateKind
-from mixad.scalar.types import I32, ScalarType
+from mixad.scalar.types import I32, I64, ScalarType
 from mixad.scalar.updates import neutral
 
 __all__ = ["CudaBackend"]
@@ -64,7 +71,7 @@ class CudaBackend:
     def __init__(self, name: str, driver: Driver) -> None:
         self.name = name
         self.driver = driver
-        self._sums: dict[tuple[ScalarType, UpdateKind, Hashable], Function] = {}
+        self._kernels: dict[tuple[str, Hashable], Function] = {}
         self._devices: dict[Hashable, Device] = {}
 
     def emit(self, spec: KernelSpec) -> str:
@@ -77,22 +84,7 @@ class CudaBackend:
 
     def bind(self, executable: CudaKernel, launch: Launch) -> CudaBound:
         """Return a kernel with the argument block of a launch."""
-        self._check_elements(launch)
         return bound_to(executable, launch)
-
-    def _check_elements(self, launch: Launch) -> None:
-        """Refuse arrays of which no block has a copy in shared memory."""
-        passes = launch.spec.passes
-        for output, shape in zip(launch.spec.outputs, launch.results, strict=True):
-            at, result = output.source
-            changed = passes[at].accumulator(result)
-            if output.is_changed and changed is not None and elements_of(launch, at) > MAX_ELEMENTS:
-                raise BackendError(
-                    f"{passes[0].name}: the backend {self.name!r} changes arrays of at most "
-                    f"{MAX_ELEMENTS} elements at indices, {changed.name!r} has the shape {shape}: "
-                    f"index before the call, {changed.name}[i] with an array i, or use the "
-                    "backend 'cpu'"
-                )
 
     def moved(self, bound: CudaBound, launch: Launch) -> CudaBound:
         """Return the kernel with the argument block of a launch that writes parts elsewhere."""
@@ -136,10 +128,9 @@ class CudaBackend:
             is_aligned = not misaligned
             prepared = launches.get(is_aligned) or self.compile_launches(bound, device, is_aligned)
             if indexes:
-                self._launch_indexed(prepared, words, library, device)
+                self._launch_indexed(bound, prepared, words, library, device)
             else:
-                for launch in prepared:
-                    launch(words)
+                self._launch_passes(bound, prepared, words, library, device)
             if is_finished:
                 return tuple(results)
             return self._finished(binding, results, library, device)
@@ -176,7 +167,7 @@ class CudaBackend:
     ) -> tuple[PreparedLaunch, ...]:
         """Return what launches each pass by the text of a dialect."""
         threads = threads_of(bound.launch.extents[-1], dialect.vector, dialect.threads)
-        blocks, prepare = min(bound.binding.tiles, _MAX_BLOCKS), self.driver.prepare_launch
+        blocks, prepare = min(bound.blocks, _MAX_BLOCKS), self.driver.prepare_launch
         functions = bound.kernel.functions(dialect, device)
         return tuple([prepare(function, blocks, threads, device) for function in functions])
 
@@ -236,6 +227,7 @@ class CudaBackend:
 
     def _launch_indexed(
         self,
+        bound: CudaBound,
         launches: Sequence[PreparedLaunch],
         words: array[int],
         library: Library,
@@ -249,10 +241,63 @@ class CudaBackend:
             )
         outside = self.driver.zeros((1,), library.dtype_of(I32), device)
         words[ArgumentBlock.OUTSIDE] = self.driver.address(outside)
-        for launch in launches:
-            launch(words)
+        self._launch_passes(bound, launches, words, library, device)
         if noted := int(outside[0]):  # waits for the kernel
             raise IndexError(f"argument {noted - 1} is indexed outside its extents")
+
+    def _launch_passes(
+        self,
+        bound: CudaBound,
+        launches: Sequence[PreparedLaunch],
+        words: array[int],
+        library: Library,
+        device: Hashable,
+    ) -> None:
+        """Launch every pass."""
+        for number, launch in enumerate(launches):
+            if not bound.elements and (changed := changed_by(bound.launch, number)):
+                self._launch_pairs(bound, changed, launch, words, library, device)
+            else:
+                launch(words)
+
+    def _launch_pairs(
+        self,
+        bound: CudaBound,
+        changed: Sequence[int],
+        launch: PreparedLaunch,
+        words: array[int],
+        library: Library,
+        device: Hashable,
+    ) -> None:
+        """Launch a pass that leaves pairs of elements and values, and combine these.
+
+        Once to count the pairs of each element of the broadcast, once to store them.
+        """
+        if self.driver.is_capturing(device):
+            raise TracerError(
+                "a kernel that changes a large array at indices cannot be captured in a graph: how "
+                "many changes there are is asked while it runs"
+            )
+        xp, address, type = library.xp, self.driver.address, library.dtype_of(I64)
+        counts = self.driver.empty((math.prod(bound.launch.shape),), type, device)
+        words[-PAIR_WORDS:] = array("q", [address(counts), 0, 0, 0])
+        launch(words)
+        ends = xp.cumulative_sum(counts, axis=0)
+        count = int(ends[-1])  # waits for the kernel
+        elements, values = (self.driver.empty((count,), type, device) for _ in range(2))
+        words[-PAIR_WORDS:] = array("q", [address(a) for a in (counts, ends, elements, values)])
+        launch(words)
+        order = xp.argsort(elements, stable=True)
+        elements, values = xp.take(elements, order, axis=0), xp.take(values, order, axis=0)
+        pairs, first = [address(elements), address(values), count], 0
+        for output in (bound.binding.outputs[k] for k in changed):
+            size, update = math.prod(output.final), output.update or "add"
+            own = array("q", [words[output.position], *pairs, first, size])
+            entry = f"mixad_segments_{update}_{output.held}"
+            kernel = self._kernel(entry, partial(emit_segments, update, output.held), device)
+            blocks, threads = segment_blocks(size)
+            self.driver.prepare_launch(kernel, min(blocks, _MAX_BLOCKS), (threads, 1), device)(own)
+            first += size
 
     def _finished(
         self, binding: Binding, results: Sequence[Array], library: Library, device: Hashable
@@ -300,20 +345,19 @@ class CudaBackend:
             addresses = self.driver.address(sums), self.driver.address(memory)
             words = array("q", [*addresses, outer, count, inner, cut.run, cut.runs])
             blocks = min(cut.blocks, _MAX_BLOCKS)
-            kernel = self._sum(type, update, device)
+            entry = f"mixad_axis_{update}_{type}"
+            kernel = self._kernel(entry, partial(emit_axis_sum, update, type), device)
             self.driver.prepare_launch(kernel, blocks, cut.threads, device)(words)
             memory, count = sums, cut.runs
         return memory
 
-    def _sum(self, type: ScalarType, update: UpdateKind, device: Hashable) -> Function:
-        """Return the kernel that sums along an axis, or takes minima or maxima."""
-        key = type, update, device
-        if key not in self._sums:
+    def _kernel(self, entry: str, emit: Callable[[str], str], device: Hashable) -> Function:
+        """Return a kernel that is beside those of programs, by what its text is of its entry."""
+        if (entry, device) not in self._kernels:
             self._check_may_load(device)
-            entry = f"mixad_axis_{update}_{type}"
-            text = emit_axis_sum(type, entry, update)
-            self._sums[key] = self.driver.compile(text, [entry], device)[entry]
-        return self._sums[key]
+            compiled = self.driver.compile(emit(entry), [entry], device)
+            self._kernels[entry, device] = compiled[entry]
+        return self._kernels[entry, device]
 
 
 def _filled(xp: Any, make: Callable[[], Array], value: bool | int | float) -> Array:

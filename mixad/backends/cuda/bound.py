@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -10,12 +11,12 @@ from typing import Any, TypeAlias
 from mixad.backends.cuda.choice import BlockShape
 from mixad.backends.cuda.driver import PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
-from mixad.emit.cuda import Dialect, accumulator, packed_types
+from mixad.emit.cuda import MAX_ELEMENTS, Dialect, accumulator, packed_types
 from mixad.kernel.binding import Binding, bind
 from mixad.kernel.spec import Launch, Operand
 from mixad.kernel.tiling import BLOCK, slab_tiles, tile_count
 
-__all__ = ["CudaBound", "DeviceRun", "bound_to", "elements_of", "threads_of"]
+__all__ = ["PAIR_WORDS", "CudaBound", "DeviceRun", "bound_to", "changed_by", "threads_of"]
 
 _WIDEST = 16
 """Bytes that a thread loads or stores at once, at most."""
@@ -55,7 +56,10 @@ class CudaBound:
     rows_aligned : bool
         Whether all rows of an array begin on a pack if the first one does.
     elements : int
-        Elements of arrays that are changed at indices, rounded up: there are few texts.
+        Elements of arrays that are changed at indices, rounded up: there are few texts.  0 if they
+        are too many for copies in shared memory: then pairs are sorted.
+    blocks : int
+        Blocks that have something to do.
     launches : dict
         What launches each pass, by device and by whether packs are aligned.
     runs : dict
@@ -71,6 +75,7 @@ class CudaBound:
     packed: tuple[tuple[int, int], ...]
     rows_aligned: bool
     elements: int
+    blocks: int
     launches: dict[Hashable, dict[bool, tuple[PreparedLaunch, ...]]] = field(
         default_factory=dict, compare=False
     )
@@ -98,8 +103,14 @@ class CudaBound:
 
 def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
     """Return a kernel with the argument block of a launch."""
+    elements = max(elements_of(launch, number) for number in range(len(launch.spec.passes)))
+    if elements > MAX_ELEMENTS:
+        launch = replace(launch, slabs=1)
     binding = bind(launch, accumulator)
-    binding.words.append(binding.tiles)
+    blocks = tile_count(launch) if elements > MAX_ELEMENTS else binding.tiles
+    binding.words.append(blocks)
+    if elements > MAX_ELEMENTS:
+        binding.words.extend(array("q", bytes(8 * PAIR_WORDS)))
     widest = _widest(launch)
     operands = [(at, launch.spec.operands[k]) for k, at in binding.arrays]
     return CudaBound(
@@ -115,17 +126,24 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
             if isinstance(o, Operand) and o.step == "unit"
         ),
         rows_aligned=_rows_aligned(launch, binding, widest),
-        elements=_rounded_up(max(elements_of(launch, k) for k in range(len(launch.spec.passes)))),
+        elements=0 if elements > MAX_ELEMENTS else _rounded_up(elements),
+        blocks=blocks,
     )
+
+
+PAIR_WORDS = 4
+"""Words at the end of the block where pairs are sorted: see `mixad.emit.cuda.kernel`."""
 
 
 def elements_of(launch: Launch, number: int) -> int:
     """Return how many elements the arrays have that a pass changes at indices."""
-    return sum(
-        math.prod(shape)
-        for output, shape in zip(launch.spec.outputs, launch.results, strict=True)
-        if output.is_changed and output.source[0] == number
-    )
+    return sum(math.prod(launch.results[k]) for k in changed_by(launch, number))
+
+
+def changed_by(launch: Launch, number: int) -> list[int]:
+    """Return the outputs that a pass changes at indices."""
+    outputs = launch.spec.outputs
+    return [k for k, o in enumerate(outputs) if o.is_changed and o.source[0] == number]
 
 
 def _rows_aligned(launch: Launch, binding: Binding, widest: int) -> bool:

@@ -17,6 +17,7 @@ from itertools import groupby
 from mixad.emit.cuda.instructions import spelled
 from mixad.emit.cuda.narrow import from_memory, to_memory
 from mixad.emit.cuda.text import Text, c_type, literal
+from mixad.emit.cuda.updates import to_bits
 from mixad.scalar.ir import (
     Atom,
     Block,
@@ -54,7 +55,8 @@ class Array:
     extents, strides : sequence of str
         Along each axis, elements and bytes; of an accumulator that is not written, elements twice.
     update : str
-        How an accumulator is changed; its ``start`` is a pointer unless it is written.
+        How an accumulator is changed.  Unless it is written, its ``start`` is a pointer, or the
+        number of its first element among those of all arrays.
     """
 
     number: int
@@ -77,12 +79,21 @@ class Body:
         What the lane and uniform params are called.
     arrays : Mapping
         The array params.
+    pairs : str
+        What pairs of elements and values are put in; "" if threads change elements together.
     """
 
-    def __init__(self, text: Text, values: Mapping[Var, str], arrays: Mapping[Var, Array]) -> None:
+    def __init__(
+        self,
+        text: Text,
+        values: Mapping[Var, str],
+        arrays: Mapping[Var, Array],
+        pairs: str = "",
+    ) -> None:
         self.text = text
         self.names = dict(values)
         self.arrays = arrays
+        self.pairs = pairs
         self.line: Line | None = None
         self.noted = deque[tuple[str, str]]()  # elements and values of changes that follow
         self.goes_on = self.flag() if arrays else "true"
@@ -253,6 +264,11 @@ class Body:
             element, fits = self.text.let(I64, self.offset(s, array)), ""
         else:
             element, fits = self.located(s, array)
+        if self.pairs:
+            bits = to_bits(array.type, f"({c_type(array.type)}){self.value(s.value)}")
+            with self.text.braces(f"if ({fits})") if fits else nullcontext():
+                self.text.add(f"{self.pairs}.put({array.start} + {element}, {bits});")
+            return
         at, value = self.noted.popleft()
         with self.text.braces(f"if ({fits})") if fits else nullcontext():
             self.text.add(f"{at} = (int){element};")

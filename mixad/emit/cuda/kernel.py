@@ -8,7 +8,9 @@ stores together.  A function's one argument is the block of words that kernels o
 in one function the compiler keeps what all of them need in registers.
 
 Where a kernel adds to an array at indices, or takes minima or maxima there, a block runs slabs of
-tiles, in order, and changes a copy of its own (`mixad.emit.cuda.updates`).
+tiles, in order, and changes a copy of its own, or leaves pairs of elements and values
+(`mixad.emit.cuda.updates`).  Then four more words are addresses: of how many pairs elements of the
+broadcast have; of where they end, 0 while they are counted; of the pairs' elements and values.
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ from mixad.emit.cuda.interleave import STORE_APART, is_stored_at_once, spans_of,
 from mixad.emit.cuda.narrow import from_memory, to_memory
 from mixad.emit.cuda.sums import THREADS, accumulator, block_sums
 from mixad.emit.cuda.text import Text, c_type
-from mixad.emit.cuda.updates import MAX_ELEMENTS, begin_copy, change_function, leave_copy
+from mixad.emit.cuda.updates import (
+    MAX_ELEMENTS,
+    PAIRS,
+    begin_copy,
+    change_function,
+    leave_copy,
+)
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
@@ -56,7 +64,7 @@ class Dialect:
         ten times as long.
     elements : int
         How many elements of arrays that are changed at indices a block has copies of, at least as
-        many as they have.
+        many as they have; 0 if pairs are left.
     """
 
     vector: int = 1
@@ -91,14 +99,17 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     summed = {accumulator(o.type): None for o in spec.outputs if any(o.reduced)}
     for type in summed:
         text.paste(block_sums(type, dialect.threads))
-    for change in dict.fromkeys(
-        (o.update, sum_in_arrays(o.type)) for o in spec.outputs if o.is_changed
-    ):
-        text.paste(change_function(*change, dialect.threads))
+    changes = {(o.update, sum_in_arrays(o.type)): None for o in spec.outputs if o.is_changed}
+    if changes and not dialect.elements:
+        text.paste(PAIRS)
+    else:
+        for change in changes:
+            text.paste(change_function(*change, dialect.threads))
     if any(o.beside for o in spec.outputs):
         fits = not spec.accumulates  # in shared memory, beside copies of arrays
         text.paste(store_together(spec, dialect.vector, dialect.threads) if fits else STORE_APART)
-    text.add(f"struct Arguments {{ long long word[{ArgumentBlock(spec).words + 1}]; }};")
+    words = ArgumentBlock(spec).words + (1 if dialect.elements else 5)
+    text.add(f"struct Arguments {{ long long word[{words}]; }};")
     text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
     for type in packed_types(spec):
         t, bytes_ = c_type(type), type.itemsize * dialect.vector
@@ -134,6 +145,7 @@ class _Pass:
             del self.outputs[k]
         self.changed = [k for k, o in self.accumulators.items() if o.is_changed]
         self.elements = dialect.elements
+        self.has_copies = bool(self.changed) and dialect.elements > 0
         self.groups = BLOCK // (self.threads * self.vector)  # of columns that one thread has
         self.combines = {k: combine_of(o.reduced) for k, o in self.outputs.items()}
         self.is_interleaved = any(o.beside for o in self.outputs.values())
@@ -142,11 +154,12 @@ class _Pass:
         """Emit the whole function."""
         bounds = f"__launch_bounds__({self.threads})"
         head = f'extern "C" __global__ void {bounds} {entry}(const Arguments a)'
-        which = "slab" if self.spec.accumulates else "tile"
+        has_slabs = self.spec.accumulates and self.elements > 0
+        which = "slab" if has_slabs else "tile"
         count = f"(index_t){self.word(self.block.words)}"
         turns = f"for (index_t {which} = blockIdx.x; {which} < {count}; {which} += gridDim.x)"
         with self.text.braces(head), self.text.braces(turns):
-            if self.spec.accumulates:
+            if has_slabs:
                 self.slab()
             else:
                 self.tile()
@@ -175,8 +188,7 @@ class _Pass:
         for k in self.changed:
             output = self.accumulators[k]
             type = sum_in_arrays(output.type)
-            extents = [self.word(self.block.accumulator_extent(k, a)) for a in self.axes(k)]
-            extent = text.let("int", " * ".join(["1", *extents]))
+            extent = text.let("int", self.size(k))
             copy = text.name()
             text.add(f"{c_type(type)} *const {copy} = ({c_type(type)} *)({start});")
             text.add(begin_copy(output.update, type, copy, extent, self.threads))
@@ -269,7 +281,7 @@ class _Pass:
             if self.is_interleaved:
                 mask = f"__ballot_sync(0xffffffffu, {has_columns})"
                 self.mask = self.text.let("unsigned", mask)
-            if self.changed:  # all threads go on together: see `mixad.emit.cuda.body`
+            if self.has_copies:  # all threads go on together: see `mixad.emit.cuda.body`
                 self.takes_part = self.text.let("bool", has_columns)
                 self.columns(self.text.let("index_t", f"{self.takes_part} ? {column} : 0"), starts)
             else:
@@ -319,7 +331,7 @@ class _Pass:
     def each_group(self) -> str:
         """The head of the loop over the thread's groups of neighbours."""
         turns = f"group < {self.groups}"
-        if self.changed:  # groups that no thread has cost barriers
+        if self.has_copies:  # groups that no thread has cost barriers
             turns += f" && group * blockDim.x * {self.vector} < {self.width}"
         return f"for (int group = 0; {turns}; group++)"
 
@@ -349,7 +361,7 @@ class _Pass:
 
     def for_elements(self) -> AbstractContextManager[None]:
         """Return what puts text under the condition that the thread has an element."""
-        if not self.changed:
+        if not self.has_copies:
             return nullcontext()
         return self.text.braces(f"if ({self.takes_part})")
 
@@ -432,14 +444,43 @@ class _Pass:
             for k, element in loaded.items()
         }
         arrays = self.arrays()
-        body = Body(self.text, {**dict.fromkeys(arrays, "0"), **values, **self.uniforms}, arrays)
-        if self.changed:
+        names = {**dict.fromkeys(arrays, "0"), **values, **self.uniforms}
+        pairs = self.begin_pairs(column) if self.changed and not self.has_copies else ""
+        body = Body(self.text, names, arrays, pairs)
+        if self.has_copies:
             results = body.together(self.program.body, self.takes_part)
         else:
             results = body.block(self.program.body)
         self.text.own_lines()
+        if pairs:
+            self.end_pairs(pairs)
         with self.for_elements():
             self.combined(results, packs, column)
+
+    def begin_pairs(self, column: str) -> str:
+        """Emit where an element puts its pairs; return what it puts them in."""
+        text, pairs = self.text, self.text.name("p")
+        at = f"(long long){self.row_number} * {self.extent} + {self.low} + {column} + lane"
+        self.element = text.let("long long", at)
+        _, ends, elements, values = self.pair_words
+        text.add(f"Pairs {pairs} = {{0, 0, 0}};")
+        with text.braces(f"if ({ends})"):
+            before = f"((const long long *)in_memory({ends}))[{self.element} - 1]"
+            text.add(f"{pairs}.at = {self.element} ? {before} : 0;")
+            text.add(f"{pairs}.elements = (long long *)in_memory({elements});")
+            text.add(f"{pairs}.values = (long long *)in_memory({values});")
+        return pairs
+
+    def end_pairs(self, pairs: str) -> None:
+        """Emit the store of how many pairs an element has."""
+        counts, ends, *_ = self.pair_words
+        own = f"((long long *)in_memory({counts}))[{self.element}]"
+        self.text.add(f"if (!{ends}) {own} = {pairs}.at;")
+
+    @property
+    def pair_words(self) -> list[str]:
+        """The addresses of what pairs take."""
+        return [self.word(self.block.words + k) for k in range(1, 5)]
 
     def combined(self, results: Sequence[str], packs: dict[int, str], column: str) -> None:
         """Emit what becomes of an element's results."""
@@ -476,12 +517,23 @@ class _Pass:
         """Return the axes of an accumulator."""
         return range(self.accumulators[output].accumulated or 0)
 
+    def size(self, output: int) -> str:
+        """Return how many elements an accumulator has."""
+        extents = [self.word(self.block.accumulator_extent(output, a)) for a in self.axes(output)]
+        return " * ".join(["1", *extents])
+
     def accumulator(self, output: int) -> Array:
         """Return an accumulator, contiguous: a result that is written, or the block's own copy."""
         spec, block = self.accumulators[output], self.block
         extents = [self.word(block.accumulator_extent(output, axis)) for axis in self.axes(output)]
         size = "1ll" if spec.is_changed else f"{spec.type.itemsize}ll"
-        start = self.copies[output][0] if spec.is_changed else self.word(block.outputs[output])
+        if not spec.is_changed:
+            start = self.word(block.outputs[output])
+        elif self.has_copies:
+            start = self.copies[output][0]
+        else:
+            before = self.changed[: self.changed.index(output)]
+            start = " + ".join(["0ll", *map(self.size, before)])
         return Array(
             number=len(self.spec.operands) + output,
             type=sum_in_arrays(spec.type) if spec.is_changed else spec.type,

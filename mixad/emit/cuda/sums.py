@@ -129,7 +129,7 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def emit_axis_sum(type: ScalarType, entry: str, update: UpdateKind = "add") -> str:
+def emit_axis_sum(update: UpdateKind, type: ScalarType, entry: str) -> str:
     """Return a kernel that sums contiguous values of shape (outer, count, inner) over the middle.
 
     Or takes minima or maxima.  Its argument is seven words: addresses of sums and values, the
