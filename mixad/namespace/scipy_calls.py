@@ -13,21 +13,21 @@ from typing import Any
 
 from mixad.namespace.spelling import Spelling
 
-__all__ = ["WITH_ARRAY_API", "asks_for_conversion", "function_called", "instead_of"]
+__all__ = ["SIMILAR", "WITH_ARRAY_API", "asks_for_conversion", "function_called", "instead_of"]
 
-_ELSEWHERE = {
-    "integrate.trapezoid": "trapezoid",
-    "linalg.cho_factor": "linalg.cholesky",
-    "linalg.lu_solve": "linalg.solve",
-    "linalg.solve_banded": "linalg.solve",
+SIMILAR = {
+    "fft.dctn": "fft.dct along each axis",
+    "fft.idctn": "fft.idct along each axis",
+    "linalg.cho_factor": "linalg.cholesky, and cho_solve with its factor",
+    "linalg.lu_solve": "linalg.solve of the matrix itself",
+    "linalg.solve_banded": "linalg.solve of the whole matrix",
+    "signal.convolve2d": "signal.convolve",
+    "signal.correlate2d": "signal.correlate",
 }
+"""What `mixad.scipy` has that does the same, beside functions of SciPy's names."""
+
+_ELSEWHERE = {"integrate.trapezoid": "trapezoid"}
 """What array libraries have under other names; they have those of linalg and fft."""
-
-_DIFFERENT = {
-    "linalg.cho_factor": " and transpose it, for SciPy's factor is the upper one",
-    "linalg.lu_solve": " of the matrix itself",
-    "linalg.solve_banded": " of the whole matrix",
-}
 
 WITH_ARRAY_API = frozenset(
     f"{module}.{name}"
@@ -170,11 +170,11 @@ def instead_of(called: str, library: str, spelling: Spelling) -> str:
     if package == "statistics":
         return f"use {_STATISTICS.get(rest, 'functions of NumPy')}, of a list x of np.stack(x)"
     name = called.removeprefix("scipy.").removesuffix("()")
-    if _has_counterpart(name):
-        return f"use mixad.scipy.{name}"
+    if name in SIMILAR or _has_counterpart(name):
+        return f"use mixad.scipy.{SIMILAR.get(name, name)}"
     own = _ELSEWHERE.get(name, name)
     if (own != name or name.startswith(("linalg.", "fft."))) and own in spelling.functions:
-        return f"use {library}.{own}{_DIFFERENT.get(name, '')}"
+        return f"use {library}.{own}"
     api = sys.modules.get("scipy._lib._array_api")
     takes_arrays = not {name, name.rpartition(".")[0]}.isdisjoint(WITH_ARRAY_API)
     if takes_arrays and not getattr(api, "SCIPY_ARRAY_API", False):

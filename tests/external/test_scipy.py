@@ -6,6 +6,7 @@ of their own, one for each library.  ``MIXAD_UPDATE_EXPECTED=1`` writes the page
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -21,8 +22,10 @@ import scipy_calls
 import scipy_solvers
 
 import mixad
+import mixad.scipy
 from mixad.errors import TracerError
-from mixad.namespace.scipy_calls import WITH_ARRAY_API
+from mixad.namespace.scipy_calls import SIMILAR, WITH_ARRAY_API, instead_of
+from mixad.namespace.spellings import NUMPY
 
 pytest.importorskip("scipy", "1.17", reason="the table's calls are those of SciPy 1.17")
 
@@ -64,13 +67,31 @@ Gradients through these {count} functions of SciPy 1.17 are compared with centra
 own results, with respect to every array that a call names: `x`, `y` and `v`, `w`, `s` are matrices
 and vectors of either sign, `p`, `q` and `k` of positive numbers, `u` of probabilities; `z` grows,
 `a` and `b` are numbers, and `n3`, `n4`, `n6` have rows of so many elements. What converts its
-arguments to NumPy arrays, as compiled functions of SciPy do, refuses them by name.
+arguments to NumPy arrays, as compiled functions of SciPy do, refuses them by name; the message says
+what to write instead.
 
 Special functions that `mixad.special` has are compiled, for arrays of any library, and fuse with
 what is around them. The others SciPy computes, of NumPy arrays; what has no derivative here, as
 with respect to most parameters of distributions, is refused when it is asked for. All of them are
 also found by calls of SciPy's functions on traced arrays without `SCIPY_ARRAY_API`.
 """
+
+
+TABLE = """
+## What works, by module
+
+Functions of the first column take traced arrays, those of the second with `SCIPY_ARRAY_API=1`.
+Those of the third are in `mixad.scipy` under the same names, and take the same arguments; without
+traced arrays they give what SciPy does. What the fourth names, and functions that no column does,
+are refused where they are given traced arrays: the message says what is written there, or to give
+the function a derivative with `mixad.custom_vjp`. Functions that call others and solve for
+something are below, under "Solvers that take derivatives".
+
+| module | as it is | with `SCIPY_ARRAY_API=1` | by `mixad.scipy` | refused: write instead |
+|---|---|---|---|---|
+"""
+
+MADE_OF_UFUNCS = {"special.sinc", "special.softplus"}
 
 
 SOLVERS = """
@@ -147,7 +168,79 @@ def test_the_page_lists_the_calls(check_stored) -> None:
         for family, calls in scipy_calls.CALLS.items()
     ]
     introduction = INTRODUCTION.format(count=len(functions()), recipe=RECIPE)
-    check_stored(PAGE, introduction + "".join(families) + solvers())
+    check_stored(PAGE, introduction + table() + "".join(families) + solvers())
+
+
+def table() -> str:
+    """Return the section of modules and their functions."""
+    as_they_are = {f"special.{name}" for name in vars(special) if is_ufunc(vars(special)[name])}
+    as_they_are = functions() & (as_they_are | MADE_OF_UFUNCS)
+    switched = (functions() | WITH_ARRAY_API) - as_they_are
+    own = {f"{module}.{name}" for module, names in counterparts().items() for name in names}
+    modules = {module_of(name) for name in as_they_are | switched | own}
+    rows = []
+    for module in sorted(modules):
+        columns = [named(found, module) for found in (as_they_are, switched, own)]
+        rows.append(" | ".join((f"`{module}`", *columns, refused_of(module))))
+    return TABLE + "".join(f"| {row} |\n" for row in rows)
+
+
+def counterparts() -> dict[str, list[str]]:
+    """Return what `mixad.scipy` has, by modules."""
+    return {name: getattr(mixad.scipy, name).__all__ for name in mixad.scipy.__all__}
+
+
+def named(functions: set[str], module: str) -> str:
+    """Return functions of a module, and classes whose methods are among them."""
+    own = {f.removeprefix(f"{module}.") for f in functions if module_of(f) == module}
+    return ", ".join(f"`{name}`" for name in sorted({name.partition(".")[0] for name in own}))
+
+
+def module_of(name: str) -> str:
+    """Return the module of a function, or of the class whose method it is."""
+    home, _, last = name.rpartition(".")[0].rpartition(".")
+    return home if last.istitle() or last == "RigidTransform" else name.rpartition(".")[0]
+
+
+def refused_of(module: str) -> str:
+    """Return what else there is for functions of a module, beside those of the same names."""
+    scipys = importlib.import_module(f"scipy.{module}")
+    hints = {
+        name: instead_of(f"scipy.{module}.{name}()", "numpy", NUMPY) for name in scipys.__all__
+    }
+    said = {
+        name: hint.removeprefix("use ")
+        for name, hint in hints.items()
+        if hint.startswith("use ") and hint != f"use mixad.scipy.{module}.{name}"
+    }
+    return "; ".join(f"`{name}`: {shown(hint)}" for name, hint in sorted(said.items()))
+
+
+def shown(hint: str) -> str:
+    function = re.match(r"[\w.]+", hint)
+    assert function
+    return f"`{function[0]}`{hint[function.end() :]}"
+
+
+@pytest.mark.parametrize(
+    "name", ["cho_factor", "norm", "pinv", "qr", "eigvalsh", "sqrtm", "inv", "det", "cholesky"]
+)
+def test_refusals_say_what_the_table_does(name: str) -> None:
+    from scipy import linalg
+
+    hint = instead_of(f"scipy.linalg.{name}()", "numpy", NUMPY)
+    message = rf"^scipy\.linalg\.{name}\(\) of a value .*: {re.escape(hint)}, or say"
+    with pytest.raises(TracerError, match=message):
+        mixad.grad(lambda x: getattr(linalg, name)(x))(np.eye(2))
+
+
+def test_what_is_said_to_do_the_same_is_there() -> None:
+    names = {re.match(r"[\w.]+", said)[0] for said in SIMILAR.values()}
+    there = {f"{module}.{n}" for module, own in counterparts().items() for n in own}
+    assert names <= there
+    for name in SIMILAR:
+        module, _, own = name.rpartition(".")
+        assert hasattr(importlib.import_module(f"scipy.{module}"), own)
 
 
 def solvers() -> str:
@@ -258,8 +351,7 @@ def test_refusals_name_the_functions_that_the_array_api_serves() -> None:
     classes = {name.rpartition(".")[0] if "transform" in name else name for name in functions()}
     ufuncs = {f"special.{name}" for name in vars(special) if is_ufunc(vars(special)[name])}
     elsewhere = {f"fft.{name}" for name in dir(np.fft)}
-    made_of_ufuncs = {"special.sinc", "special.softplus"}
-    assert classes - ufuncs - elsewhere - made_of_ufuncs == WITH_ARRAY_API
+    assert classes - ufuncs - elsewhere - MADE_OF_UFUNCS == WITH_ARRAY_API
 
 
 def is_ufunc(value: object) -> bool:

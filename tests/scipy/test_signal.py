@@ -192,6 +192,7 @@ def test_refusals_name_the_counterpart() -> None:
         mixad.grad(lambda x: scipy.signal.lfilter([1.0], [1.0, 0.5], x).sum())(np.ones(3))
 
 
+@pytest.mark.slow
 def test_the_package_is_imported_when_it_is_asked_for() -> None:
     code = "import sys, mixad; assert 'mixad.scipy' not in sys.modules; mixad.scipy.signal.lfilter"
     subprocess.run([sys.executable, "-c", code], check=True)
