@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -761,6 +762,22 @@ class Borrowing(Integration, Protocol):
         -------
         object
             What the function returns, with traced values in place of arrays of floats.
+        """
+        ...
+
+    def generators(self, arrays: Sequence[Any]) -> Callable[[], AbstractContextManager[None]]:
+        """Note what state the library's generators of random numbers are in.
+
+        Parameters
+        ----------
+        arrays : sequence
+            Of any library: generators of their devices count.
+
+        Returns
+        -------
+        callable
+            Returns a context in which they begin in that state again; afterwards they are as they
+            were before it.
         """
         ...
 

@@ -6,7 +6,8 @@ None is asked about where it is asked on the way of every call: `LOADED` is empt
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 from mixad.backends import registry
@@ -19,7 +20,7 @@ from mixad.errors import BackendError, ConfigurationError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 
-__all__ = ["LOADED", "borrower", "follower", "load_integrations", "recorded"]
+__all__ = ["LOADED", "borrower", "follower", "generators_of", "load_integrations", "recorded"]
 
 LOADED: list[Integration] = []
 """Those of libraries that have been imported."""
@@ -86,6 +87,14 @@ def borrower(library: str) -> Borrowing | None:
         load_integrations()
         found = _borrower(library)
     return found
+
+
+def generators_of(
+    library: str, arrays: Sequence[Any]
+) -> Callable[[], AbstractContextManager[None]]:
+    """Return what gives a context in which a library draws the random numbers that come now."""
+    found = borrower(library)
+    return nullcontext if found is None else found.generators(arrays)
 
 
 def _borrower(library: str) -> Borrowing | None:

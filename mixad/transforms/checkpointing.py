@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import as_array, device_name, is_array, library_of
+from mixad.backends.integrations import generators_of
 from mixad.call.closures import captured, frozen, substituted
 from mixad.call.signature import Function, TransformedFunction, check_callable
 from mixad.config import CHECK, CheckMode
@@ -117,9 +119,12 @@ class _Checkpoint:
         return f"{what} {self.name}"
 
     def run(self, arguments: Any) -> tuple[Any, Any]:
-        """Return the value, and samples of its elements."""
+        """Return the value; samples of its elements, and what random numbers it was given."""
+        arrays = [leaf for leaf in pytree.leaves(arguments) if is_array(leaf)]
+        is_of_torch = any(library_of(array).name == "torch" for array in arrays)
+        again = generators_of("torch", arrays) if is_of_torch else nullcontext
         value = self._call(self.first, arguments)
-        return value, [_sample(leaf, self.check) for leaf in pytree.leaves(value)]
+        return value, ([_sample(leaf, self.check) for leaf in pytree.leaves(value)], again)
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Run the function again, recorded, and carry the cotangents back through that."""
@@ -138,9 +143,11 @@ class _Checkpoint:
             held.array  # noqa: B018  # raises if it was changed
         with Level("checkpoint", is_reverse=is_reverse) as own:
             leaves, nodes = call.entered(level, own)
-            result = self._call(self.again, pytree.unflatten(call.tree, leaves))
+            samples, again = call.residuals
+            with again():
+                result = self._call(self.again, pytree.unflatten(call.tree, leaves))
             found, structure = pytree.flatten(result)
-            self._check(call.value, found, structure, call.residuals)
+            self._check(call.value, found, structure, samples)
         moving = [leaf for leaf, cell in zip(found, call.value.cells, strict=True) if cell]
         return RecordedRule(own, nodes, moving)
 

@@ -8,8 +8,9 @@ to the kernel; whatever traces, compiles or watches torch sees the operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any
 
@@ -76,6 +77,36 @@ class TorchIntegration:
     def borrow(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Call a function of torch on traced tensors, recorded with torch's own derivative."""
         return borrow(function, args, kwargs)
+
+    def generators(self, arrays: Sequence[Any]) -> Callable[[], AbstractContextManager[None]]:
+        """Note what state torch's generators are in, of the CPU and of tensors' devices."""
+        devices = {x.device for x in arrays if isinstance(x, torch.Tensor)}
+        others = [device for device in devices if device.type != "cpu"]
+        state = torch.get_rng_state()
+        states = {
+            device: torch.get_device_module(device).get_rng_state(device) for device in others
+        }
+        return partial(_drawn_again, state, states)
+
+
+@contextmanager
+def _drawn_again(
+    state: torch.Tensor, states: Mapping[torch.device, torch.Tensor]
+) -> Iterator[None]:
+    """Let torch's generators begin in some state; afterwards they are as they were."""
+    before = torch.get_rng_state()
+    before_of = {d: torch.get_device_module(d).get_rng_state(d) for d in states}
+    try:
+        _set_generators(state, states)
+        yield
+    finally:
+        _set_generators(before, before_of)
+
+
+def _set_generators(state: torch.Tensor, states: Mapping[torch.device, torch.Tensor]) -> None:
+    torch.set_rng_state(state)
+    for device, own in states.items():
+        torch.get_device_module(device).set_rng_state(own, device)
 
 
 @torch.compiler.allow_in_graph

@@ -188,6 +188,22 @@ def test_a_random_function_runs_once_at_every_order():
         assert torch.equal(torch.get_rng_state(), after)
 
 
+def test_a_checkpoint_draws_the_same_numbers_again():
+    x = numbers(40)
+    layer = mixad.checkpoint(lambda x: F.dropout(x, 0.5) ** 3)
+    torch.manual_seed(3)
+    mask = F.dropout(torch.ones_like(x), 0.5)
+    after = torch.get_rng_state()
+    for derivative, want in [
+        (mixad.grad(lambda x: layer(x).sum()), 3 * x**2 * mask**3),
+        (lambda x: mixad.jvp(layer, (x,), (x,))[1], 3 * x**3 * mask**3),
+        (lambda x: mixad.hvp(lambda x: layer(x).sum(), (x,), (x,)), 6 * x**2 * mask**3),
+    ]:
+        torch.manual_seed(3)
+        torch.testing.assert_close(derivative(x), want)
+        assert torch.equal(torch.get_rng_state(), after)
+
+
 def test_second_derivatives_that_torch_takes_for_zero_are_refused():
     x, w = numbers(8, 3), numbers(4, 3)
     if not hasattr(F, "linear_cross_entropy"):
