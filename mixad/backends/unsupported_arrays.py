@@ -138,9 +138,9 @@ def check_untracked(tensor: Array) -> None:
     if tensor.requires_grad:
         raise TracerError(
             "a torch tensor that requires grad would be silently detached here: pass "
-            "tensor.detach(); with the plugin mixad-torch, transforms differentiate a module by "
-            "mixad_torch.functional_call(module, parameters, x), and outside of them calls of "
-            "kernels are recorded for torch"
+            "tensor.detach(); outside of mixad's transforms, the plugin mixad-torch records calls "
+            "of kernels for torch, and inside of them its functional_call(module, parameters, x) "
+            "differentiates a module"
         )
     if has_tangent(torch.autograd.forward_ad, tensor):
         raise TracerError(

@@ -11,9 +11,9 @@ import mixad
 
 @refused("""
 TracerError: product: argument 'x': a torch tensor that requires grad would be silently detached \
-here: pass tensor.detach(); with the plugin mixad-torch, transforms differentiate a module by \
-mixad_torch.functional_call(module, parameters, x), and outside of them calls of kernels are \
-recorded for torch
+here: pass tensor.detach(); outside of mixad's transforms, the plugin mixad-torch records calls of \
+kernels for torch, and inside of them its functional_call(module, parameters, x) differentiates a \
+module
 """)
 def refuse_torch_that_requires_grad():
     import torch
