@@ -58,7 +58,7 @@ def _kernel(name: str, method: str) -> BroadcastFunction[Any]:
 
 def _function(name: str, family: Family, method: str) -> Callable[..., Any]:
     first = "q" if method == "ppf" else "k" if family.is_discrete else "x"
-    options = {"loc": 0} if family.is_discrete else {"loc": 0, "scale": 1}
+    options = {"loc": 0.0} if family.is_discrete else {"loc": 0.0, "scale": 1.0}
     kind = Parameter.POSITIONAL_OR_KEYWORD
     signature = Signature([
         Parameter(first, Parameter.POSITIONAL_ONLY),

@@ -31,7 +31,10 @@ class StandIn(NamedTuple):
     library: str
 
 
-_FOLDERS = str(Path(__file__).parents[2] / "special"), str(Path(__file__).parent)
+_MIXAD = Path(__file__).parents[2]
+_FOLDERS = tuple(
+    map(str, (_MIXAD / "special", _MIXAD / "scipy" / "programs", Path(__file__).parent))
+)
 
 
 def is_ours(filename: str) -> bool:

@@ -33,6 +33,14 @@ def programs_of(family: Family) -> Mapping[str, _Program]:
     return {"logpdf": logarithm, "pdf": _density(logarithm), **shares, "ppf": _ppf(family)}
 
 
+def _of_two(family: Family, program: _Program) -> _Program:
+    """Return a program of a number and two shapes."""
+    count = len(family.shapes)
+    if count == 0:
+        return lambda z, a, b: program(z)
+    return (lambda z, a, b: program(z, a)) if count == 1 else program
+
+
 def _density(logarithm: _Program) -> _Program:
     def density(x: Number, a: Number, b: Number, loc: Number, scale: Number) -> Number:
         value = logarithm(x, a, b, loc, scale)
@@ -53,7 +61,7 @@ def _mass(logarithm: _Program) -> _Program:
 
 
 def _logpdf(family: Family) -> _Program:
-    count, is_valid, program = len(family.shapes), family.is_valid, family.log_density
+    is_valid, program = family.is_valid, _of_two(family, family.log_density)
     low, high = family.support
 
     def logpdf(x: Number, a: Number, b: Number, loc: Number, scale: Number) -> Number:
@@ -62,13 +70,13 @@ def _logpdf(family: Family) -> _Program:
         z = (x - loc) / scale
         if z < low or z > high or isinf(z):
             return -math.inf
-        return program(z, *(a, b)[:count]) - log(scale)
+        return program(z, a, b) - log(scale)
 
     return logpdf
 
 
 def _share(family: Family, program: _Program, before: float, after: float) -> _Program:
-    count, is_valid = len(family.shapes), family.is_valid
+    is_valid, program = family.is_valid, _of_two(family, program)
     low, high = family.support
 
     def share(x: Number, a: Number, b: Number, loc: Number, scale: Number) -> Number:
@@ -77,13 +85,13 @@ def _share(family: Family, program: _Program, before: float, after: float) -> _P
         z = (x - loc) / scale
         if z <= low or z >= high:
             return before if z <= low else after
-        return program(z, *(a, b)[:count])
+        return program(z, a, b)
 
     return share
 
 
 def _ppf(family: Family) -> _Program:
-    count, is_valid, program = len(family.shapes), family.is_valid, family.ppf
+    is_valid, program = family.is_valid, _of_two(family, family.ppf)
     low, high = family.support
 
     def ppf(q: Number, a: Number, b: Number, loc: Number, scale: Number) -> Number:
@@ -91,7 +99,7 @@ def _ppf(family: Family) -> _Program:
             return math.nan
         if q == 0 or q == 1:
             return loc + scale * (low if q == 0 else high)
-        return loc + scale * program(q, *(a, b)[:count])
+        return loc + scale * program(q, a, b)
 
     return ppf
 
@@ -100,7 +108,7 @@ def _ppf(family: Family) -> _Program:
 
 
 def _logpmf(family: Family) -> _Program:
-    count, is_valid, program = len(family.shapes), family.is_valid, family.log_density
+    is_valid, program = family.is_valid, _of_two(family, family.log_density)
     low, high, has_first = *_bounds(family), family.support[1] is None
 
     def logpmf(k: Number, a: Number, b: Number, loc: Number) -> Number:
@@ -111,13 +119,13 @@ def _logpmf(family: Family) -> _Program:
             return math.nan
         if z < low or z > (a if has_first else high) or floor(z) != z or isinf(z):
             return -math.inf
-        return program(z, *(a, b)[:count])
+        return program(z, a, b)
 
     return logpmf
 
 
 def _discrete_share(family: Family, program: _Program, before: float, after: float) -> _Program:
-    count, is_valid = len(family.shapes), family.is_valid
+    is_valid, program = family.is_valid, _of_two(family, program)
     low, high, has_first = *_bounds(family), family.support[1] is None
 
     def share(k: Number, a: Number, b: Number, loc: Number) -> Number:
@@ -128,13 +136,13 @@ def _discrete_share(family: Family, program: _Program, before: float, after: flo
             return math.nan
         if z < low or z >= (a if has_first else high):
             return before if z < low else after
-        return program(z, *(a, b)[:count])
+        return program(z, a, b)
 
     return share
 
 
 def _least(family: Family) -> _Program:
-    count, is_valid, program = len(family.shapes), family.is_valid, family.ppf
+    is_valid, program = family.is_valid, _of_two(family, family.ppf)
     low, high, has_first = *_bounds(family), family.support[1] is None
 
     def ppf(q: Number, a: Number, b: Number, loc: Number) -> Number:
@@ -142,7 +150,7 @@ def _least(family: Family) -> _Program:
             return math.nan
         if q == 0 or q == 1:
             return loc + (low - 1 if q == 0 else (a if has_first else high))
-        return loc + program(1.0 * q, *(a, b)[:count])
+        return loc + program(1.0 * q, a, b)
 
     return ppf
 
