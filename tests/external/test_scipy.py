@@ -15,6 +15,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,6 +91,37 @@ something are below, under "Solvers that take derivatives".
 | module | as it is | with `SCIPY_ARRAY_API=1` | by `mixad.scipy` | refused: write instead |
 |---|---|---|---|---|
 """
+
+COUNTERPARTS = """
+## Counterparts
+
+`mixad.scipy` takes and returns arrays of any library, traced ones among them, and is imported when
+it is first asked for. A function of a distribution is one kernel with its derivatives, by
+parameters of shape as well, and what is done with it fuses with it; `lfilter` is a loop of steps.
+
+```python
+{example}
+```
+
+Floats keep their dtype, where SciPy makes float64 of some. What tells SciPy how to use memory
+(`overwrite_a`) or whether to look for nan (`check_finite`) is left out. `eigh` and `cholesky` of
+matrices that are differentiated take symmetric ones, and `lstsq` those of full rank.
+"""
+
+EXAMPLE = """\
+import mixad
+import numpy as np
+from mixad.scipy import signal, stats
+
+x = np.random.default_rng(0).normal(size=100)
+
+
+def surprise(b, df, scale):  # of what a filter leaves of x
+    return -stats.t.logpdf(signal.lfilter(b, [1.0], x), df, 0.0, scale).sum()
+
+
+b = np.asarray([1.0, -0.4])
+mixad.grad(surprise, argnums=(0, 1, 2))(b, 5.0, 0.9)"""
 
 MADE_OF_UFUNCS = {"special.sinc", "special.softplus"}
 
@@ -182,7 +214,24 @@ def table() -> str:
     for module in sorted(modules):
         columns = [named(found, module) for found in (as_they_are, switched, own)]
         rows.append(" | ".join((f"`{module}`", *columns, refused_of(module))))
-    return TABLE + "".join(f"| {row} |\n" for row in rows)
+    counterparts_in_use = COUNTERPARTS.format(example=EXAMPLE)
+    return TABLE + "".join(f"| {row} |\n" for row in rows) + counterparts_in_use
+
+
+def test_the_example_of_counterparts_has_the_gradient_of_scipys_functions() -> None:
+    from scipy import signal, stats
+
+    names: dict[str, Any] = {}
+    exec(EXAMPLE, names)
+    point = np.asarray([1.0, -0.4, 5.0, 0.9])
+
+    def value(p: Any) -> Any:
+        rest = signal.lfilter(p[:2], [1.0], names["x"])
+        return -stats.t.logpdf(rest, p[2], 0.0, p[3]).sum()
+
+    found = mixad.grad(lambda p: names["surprise"](p[:2], p[2], p[3]))(point)
+    wanted = [(value(point + e) - value(point - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
 
 
 def counterparts() -> dict[str, list[str]]:

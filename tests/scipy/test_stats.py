@@ -294,6 +294,12 @@ def test_arguments_have_scipys_names_and_defaults() -> None:
         stats.pareto.logpdf(x)
 
 
+def test_a_log_likelihood_is_one_kernel() -> None:
+    x = np.linspace(-2.0, 2.0, 9)
+    shown = str(mixad.tape(lambda m, s: stats.norm.logpdf(x, m, s).sum())(0.1, 1.3))
+    assert shown.count("= kernel(") == 1
+
+
 def test_parameters_that_are_none_give_nan() -> None:
     for wrong in (stats.norm.pdf(0.0, 0, -1.0), stats.pareto.cdf(2.0, -1.0),
                   stats.geom.logpmf(1.0, 1.5), stats.norm.ppf(1.5)):  # fmt: skip
