@@ -12,8 +12,9 @@ from mixad.conformance.subject import Subject
 from mixad.errors import KernelIndexError
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
-from mixad.scalar.ir import ArrayType, Atom, Program
+from mixad.scalar.ir import ArrayType, Atom, Program, UpdateKind
 from mixad.scalar.types import F64, I32, I64, U8, U64, ScalarType
+from mixad.scalar.updates import OPS, neutral
 
 TABLE = np.arange(24.0).reshape(4, 6)
 
@@ -178,6 +179,32 @@ def test_sums_are_the_same_bits_each_time(accumulating: Subject) -> None:
     first = summed(accumulating, I64, w, i, j)
     for _ in range(5):
         accumulating.same(summed(accumulating, I64, w, i, j), first)
+
+
+def updated(update: UpdateKind) -> Program:
+    """Return the program that updates an array by a number at an index, and returns the array."""
+    b = Builder("updated")
+    w, i = b.param("w", F64), b.param("i", I64)
+    array = b.accumulator("array", ArrayType(F64, 1), update)
+    b.update(array, i, value=w)
+    return b.finish([array])
+
+
+@pytest.mark.parametrize("update", OPS)
+@pytest.mark.parametrize("extent", [3, 20_000])
+def test_small_and_large_arrays_are_updated(
+    subject: Subject, update: UpdateKind, extent: int
+) -> None:
+    """By sums, minima and maxima, of which none has elements everywhere."""
+    if not declares_update(subject.backend, update):
+        pytest.skip(f"the backend does not update arrays by {update!r}")
+    subject.need(F64, I64)
+    rng = np.random.default_rng(extent)
+    w, i = rng.integers(-9, 9, 3000).astype(float), rng.integers(1, extent, 3000)
+    expected = np.full(extent, float(neutral(update, F64)))
+    getattr(np, OPS[update]).at(expected, i, w)
+    request = OutputRequest(0, 0, (extent,))
+    subject.same(subject.run(updated(update), [w, i], [request])[0], expected)
 
 
 @pytest.mark.parametrize(("i", "j", "type"), OUTSIDE, ids=str)

@@ -13,7 +13,8 @@ from mixad.backends.execute import Kernel
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
-from mixad.scalar.types import F16, F32, F64, I32, STORED_TYPES
+from mixad.scalar.ir import ArrayType
+from mixad.scalar.types import F16, F32, F64, I32, I64, STORED_TYPES
 
 FLAGS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BACKEND = CudaBackend("sanitised", EmulatedDriver(flags=FLAGS))
@@ -32,8 +33,16 @@ def product(type):
     return b.finish([b.op("mul", b.param("x", type), b.param("y", type))])
 
 
+def added():
+    b = Builder("added")
+    x, at = b.param("x", F64), b.param("at", I64)
+    array = b.accumulator("array", ArrayType(F64, 1))
+    b.update(array, at, value=x)
+    return b.finish([array])
+
+
 def launches():
-    """Yield what a launch wrote and what it should have: every pattern of sums, odd extents."""
+    """Yield what a launch wrote and should have: sums of every pattern and at indices."""
     rng = np.random.default_rng(0)
     for type, columns in itertools.product((F16, F32, F64), (64, 67, 2500)):
         x, y = (rng.integers(-4, 5, s).astype(type.dtype) for s in ((21, columns), (columns,)))
@@ -52,6 +61,12 @@ def launches():
         request = OutputRequest(0, 0, beside=((0, 0),) * (count - 1))
         (output,) = Kernel((product(F32),), (request,))((x, x), "sanitised")
         yield output, np.repeat(x * x, count)
+    for count in (1, 1000, 4096, 5000):
+        x, at = rng.integers(-4, 5, (7, 67)).astype("f8"), rng.integers(-count, count, (7, 67))
+        (output,) = Kernel((added(),), (OutputRequest(0, 0, (count,)),))((x, at), "sanitised")
+        whole = np.zeros(count)
+        np.add.at(whole, at, x)
+        yield output, whole
     extremes = np.asarray([-(1 << 31), -1, 0, 1, (1 << 31) - 1], "i4")
     pairs = [np.ascontiguousarray(p) for p in np.array(list(itertools.product(*2 * [extremes]))).T]
     (output,) = Kernel((product(I32),), (OutputRequest(0, 0),))(tuple(pairs), "sanitised")

@@ -56,8 +56,8 @@ class CudaBound:
     rows_aligned : bool
         Whether all rows of an array begin on a pack if the first one does.
     elements : int
-        Elements of arrays that are changed at indices, rounded up: there are few texts.  0 if they
-        are too many for copies in shared memory: then pairs are sorted.
+        Of arrays that are changed at indices, how many a block has copies of, a power of two: there
+        are few texts.  0 if they are too many: then pairs are sorted.
     blocks : int
         Blocks that have something to do.
     launches : dict
@@ -103,13 +103,13 @@ class CudaBound:
 
 def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
     """Return a kernel with the argument block of a launch."""
-    elements = max(elements_of(launch, number) for number in range(len(launch.spec.passes)))
-    if elements > MAX_ELEMENTS:
+    elements = _elements(launch)
+    if not elements:
         launch = replace(launch, slabs=1)
     binding = bind(launch, accumulator)
-    blocks = tile_count(launch) if elements > MAX_ELEMENTS else binding.tiles
+    blocks = binding.tiles if elements else tile_count(launch)
     binding.words.append(blocks)
-    if elements > MAX_ELEMENTS:
+    if not elements:
         binding.words.extend(array("q", bytes(8 * PAIR_WORDS)))
     widest = _widest(launch)
     operands = [(at, launch.spec.operands[k]) for k, at in binding.arrays]
@@ -126,7 +126,7 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
             if isinstance(o, Operand) and o.step == "unit"
         ),
         rows_aligned=_rows_aligned(launch, binding, widest),
-        elements=0 if elements > MAX_ELEMENTS else _rounded_up(elements),
+        elements=elements,
         blocks=blocks,
     )
 
@@ -135,9 +135,13 @@ PAIR_WORDS = 4
 """Words at the end of the block where pairs are sorted: see `mixad.emit.cuda.kernel`."""
 
 
-def elements_of(launch: Launch, number: int) -> int:
-    """Return how many elements the arrays have that a pass changes at indices."""
-    return sum(math.prod(launch.results[k]) for k in changed_by(launch, number))
+def _elements(launch: Launch) -> int:
+    """Return how many elements a block has copies of, rounded up; 0 if they are too many."""
+    if not launch.spec.accumulates:
+        return MAX_ELEMENTS
+    passes = range(len(launch.spec.passes))
+    most = max(sum(math.prod(launch.results[k]) for k in changed_by(launch, n)) for n in passes)
+    return 0 if most > MAX_ELEMENTS else 1 << max(0, most - 1).bit_length()
 
 
 def changed_by(launch: Launch, number: int) -> list[int]:
@@ -185,8 +189,3 @@ def _is_wide(launch: Launch, binding: Binding) -> bool:
     rows = math.prod(launch.extents[:-1])
     tiles = tile_count(launch) + slab_tiles(launch) if launch.spec.accumulates else binding.tiles
     return max(launch.extents[-1] + BLOCK, rows + launch.rows, tiles) >= _WIDE
-
-
-def _rounded_up(count: int) -> int:
-    """Return the next power of two."""
-    return 1 << max(0, count - 1).bit_length()
