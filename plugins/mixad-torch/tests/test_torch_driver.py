@@ -145,6 +145,38 @@ def test_floats_of_16_bits_have_the_bits_that_the_cpu_gives(backend, dtype):
     torch.testing.assert_close(got, want)
 
 
+@pytest.mark.slow  # kernels compiled by g++
+@pytest.mark.parametrize("extent", [6, 5000])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_gradients_of_tensors_that_are_read_by_index(backend, extent, dtype):
+    """Small ones are added to in shared memory; of large ones, what is added is sorted."""
+    table = torch.linspace(0.5, 2.0, extent, dtype=dtype)
+    k, x = torch.arange(700) * 7 % extent, torch.linspace(-1.0, 1.0, 700, dtype=dtype)
+    read = mixad.broadcast(read_twice, backend=backend)
+    got = mixad.grad(lambda t: (read(t, k, x) * x).sum())(table)
+    t = table.double().requires_grad_()
+    (torch.where(x > 0, t[k] * t[-1], 0.0) * x.double()).sum().backward()
+    assert got.dtype == dtype
+    tolerance = {"rtol": 1e-12, "atol": 0.0} if dtype == torch.float64 else {}
+    torch.testing.assert_close(got, t.grad.to(dtype), **tolerance)
+
+
+def read_twice(table: mixad.Array, k, x):
+    if x > 0.0:
+        return table[k] * table[-1]
+    return 0.0
+
+
+@pytest.mark.slow  # kernels compiled by g++
+@pytest.mark.parametrize("bins", [6, 5000])
+def test_histograms_of_tensors(on_device, bins):
+    xs, at = torch.arange(900.0) * 11 % 37, torch.arange(900) * 7 % bins
+    dest = torch.full((bins,), 20.0)
+    for op, name in ((min, "amin"), (max, "amax"), (lambda a, b: a + b, "sum")):
+        expected = dest.scatter_reduce(0, at, xs, name)
+        assert torch.equal(mixad.reduce_by_index(op, dest, at, xs), expected)
+
+
 def test_a_kernel_that_indexes_is_refused_while_a_graph_is_captured(backend, cuda):
     table = torch.arange(5.0)
     looked_up = mixad.broadcast(lambda k: table[k]).with_options(backend=backend)
