@@ -282,10 +282,10 @@ class CudaBackend:
         counts = self.driver.empty((math.prod(bound.launch.shape),), type, device)
         words[-PAIR_WORDS:] = array("q", [address(counts), 0, 0, 0])
         launch(words)
-        ends = xp.cumulative_sum(counts, axis=0)
-        count = int(ends[-1])  # waits for the kernel
+        starts = xp.cumulative_sum(counts, axis=0, include_initial=True)
+        count = int(starts[-1])  # waits for the kernel
         elements, values = (self.driver.empty((count,), type, device) for _ in range(2))
-        words[-PAIR_WORDS:] = array("q", [address(a) for a in (counts, ends, elements, values)])
+        words[-PAIR_WORDS:] = array("q", [address(a) for a in (counts, starts, elements, values)])
         launch(words)
         order = xp.argsort(elements, stable=True)
         elements, values = xp.take(elements, order, axis=0), xp.take(values, order, axis=0)

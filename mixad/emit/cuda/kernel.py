@@ -10,7 +10,7 @@ in one function the compiler keeps what all of them need in registers.
 Where a kernel adds to an array at indices, or takes minima or maxima there, a block runs slabs of
 tiles, in order, and changes a copy of its own, or leaves pairs of elements and values
 (`mixad.emit.cuda.updates`).  Then four more words are addresses: of how many pairs elements of the
-broadcast have; of where they end, 0 while they are counted; of the pairs' elements and values.
+broadcast have; of where these begin, 0 while they are counted; of the pairs' elements and values.
 """
 
 from __future__ import annotations
@@ -462,20 +462,19 @@ class _Pass:
         text, pairs = self.text, self.text.name("p")
         at = f"(long long){self.row_number} * {self.extent} + {self.low} + {column} + lane"
         self.element = text.let("long long", at)
-        _, ends, elements, values = self.pair_words
+        _, starts, elements, values = self.pair_words
         text.add(f"Pairs {pairs} = {{0, 0, 0}};")
-        with text.braces(f"if ({ends})"):
-            before = f"((const long long *)in_memory({ends}))[{self.element} - 1]"
-            text.add(f"{pairs}.at = {self.element} ? {before} : 0;")
+        with text.braces(f"if ({starts})"):
+            text.add(f"{pairs}.at = ((const long long *)in_memory({starts}))[{self.element}];")
             text.add(f"{pairs}.elements = (long long *)in_memory({elements});")
             text.add(f"{pairs}.values = (long long *)in_memory({values});")
         return pairs
 
     def end_pairs(self, pairs: str) -> None:
         """Emit the store of how many pairs an element has."""
-        counts, ends, *_ = self.pair_words
+        counts, starts, *_ = self.pair_words
         own = f"((long long *)in_memory({counts}))[{self.element}]"
-        self.text.add(f"if (!{ends}) {own} = {pairs}.at;")
+        self.text.add(f"if (!{starts}) {own} = {pairs}.at;")
 
     @property
     def pair_words(self) -> list[str]:
