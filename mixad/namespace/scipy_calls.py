@@ -192,6 +192,8 @@ def _has_counterpart(name: str) -> bool:
 
 def _instead_of_jax(name: str, library: str, spelling: Spelling) -> str:
     own = name.removeprefix("numpy.")
+    if _has_counterpart(name.removeprefix("scipy.")):
+        return f"use mixad.{name} in its place"
     if name in ("numpy.array", "numpy.asarray"):
         return "leave it out, and use functions of numpy"
     if own in spelling.functions:
