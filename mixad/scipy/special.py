@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mixad.backends.arrays import is_number
 from mixad.namespace.elementwise import elementwise
@@ -126,3 +126,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 globals().update({name: _function(name) for name in SPECIAL})
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Any]: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from inspect import Parameter, Signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,6 +50,10 @@ class Distribution:
     def __repr__(self) -> str:
         return f"<mixad.scipy.stats.{self._name}>"
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
 
 @cache
 def _kernel(name: str, method: str) -> BroadcastFunction[Any]:
@@ -89,3 +93,7 @@ def _operand(value: Any) -> Any:
 
 
 globals().update({name: Distribution(name, family) for name, family in FAMILIES.items()})
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Distribution: ...
