@@ -333,7 +333,7 @@ class ArrayTracer(Tracer):
             return _called_torch(function, args, kwargs)
         traced = first_traced((*args, *kwargs.values()))
         call = partial(_by_strand, traced, _called_torch, function, args, kwargs)
-        if name.startswith("__"):  # where an operator is refused, the reflected one is tried
+        if name in _IN_PLACE_OPERATORS:  # which would write to a tensor: another one is tried
             return call()
         refusal = _refusal_of_torch(function)
         if refusal is not None:
@@ -482,6 +482,11 @@ _CHANGED = (
     "writing a value that is being differentiated into an array (+=, out=, a[i] = x, np.add.at, "
     "methods that end in _) would lose its derivative: make the array with zeros_like(x), which "
     "takes such values, or a new one, total = total + x instead of total += x"
+)
+
+_IN_PLACE_OPERATORS = frozenset(
+    f"__i{op}__"
+    for op in "add sub mul div truediv floordiv mod pow matmul and or xor lshift rshift".split()
 )
 
 _CHANGED_TENSOR = f"{_CHANGED}; torch.index_add, scatter_add and the like return a new one"
