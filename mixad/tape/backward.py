@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from mixad.backends.autocast import in_given_types
 from mixad.kernel.spec import Part
 from mixad.tape.fusion import is_alike, may_fuse
 from mixad.tape.group import Group
@@ -25,6 +26,7 @@ from mixad.tape.writing import WriteNode
 __all__ = ["Cotangent", "backward"]
 
 
+@in_given_types
 def backward(
     level: Level,
     outputs: list[tuple[Origin, Any]],

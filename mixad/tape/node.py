@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from mixad.backends.arrays import NUMPY, Array, Library, as_array, library_of
+from mixad.backends.autocast import in_given_types
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.tape.buffer import Buffer, buffer_of, copied
@@ -216,6 +217,7 @@ class Rule:
             return False
         return not self.is_view or pending is not None
 
+    @in_given_types
     def value(self, library: Library, arguments: Sequence[Any], static: Mapping[str, Any]) -> Array:
         """Return the value for some arguments."""
         if self.is_part and isinstance(arguments[0], Tracer):

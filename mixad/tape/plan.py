@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mixad.backends.autocast import in_given_types
 from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.held import Held
 from mixad.tape.native_steps import Native
@@ -111,6 +112,7 @@ class Plan:
     work: tuple[str, ...] = ()
     idle: list[_Layout] = field(default_factory=list)
 
+    @in_given_types
     def run(
         self, slots: Sequence[Any], cotangents: Sequence[Any], *, warns: bool = True
     ) -> tuple[list[Any], list[tuple[Any, bool] | None]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixad.backends.arrays import is_array
+from mixad.backends.autocast import in_given_types
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.journal import Journal
@@ -119,6 +120,7 @@ class Replay:
         else:
             self.done.append(self._arrived(slot))
 
+    @in_given_types
     def result(self, operation: Operation, slots: Sequence[int]) -> Given:
         """Return what an operation gives."""
         self.advance(len(self._strand.values))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixad.backends.arrays import NUMPY, Library, is_array
+from mixad.backends.autocast import in_given_types
 from mixad.backends.execute import InBoxes, Kernel, Prepared, kernel_for
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
@@ -70,6 +71,7 @@ class _NotPlannedError(Exception):
     """What was done is more than launches and rules over what came in."""
 
 
+@in_given_types
 def plan_of(
     journal: Journal,
     slots: Sequence[Any],

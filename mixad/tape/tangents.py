@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from mixad.backends.autocast import in_given_types
 from mixad.scalar.loop_results import decided_results
 from mixad.scalar.pushforward import pushforward_along
 from mixad.tape.backward import backward
@@ -44,6 +45,7 @@ class Dual(NamedTuple):
     tangents: Tangents
 
 
+@in_given_types
 def carry_forward(
     level: Level,
     own: Level,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from mixad.backends.arrays import Array
+from mixad.backends.autocast import in_given_types
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.node import Cotangents, Result, Shaped, common_library, library_beside
@@ -242,7 +243,7 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     levels = levels_of(tracers) if tracers else frozenset[Level]()
     foresees = any(level.foresees for level in levels)
     evaluate = rule.alike if rule.alike is not None and foresees else rule.evaluate
-    values = evaluate(library.xp, *map(elements_of, arguments), **static)
+    values = in_given_types(evaluate)(library.xp, *map(elements_of, arguments), **static)
     if not tracers:
         return values
     for level in levels:

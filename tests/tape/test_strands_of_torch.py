@@ -219,3 +219,22 @@ def test_what_is_made_inside_of_a_transform_of_torch_is_not_kept() -> None:
         found = torch.func.functionalize(lambda one: mixad.grad(f)(X) * one)(torch.tensor(1.0))
         torch.testing.assert_close(found, torch.ones_like(X))
     torch.testing.assert_close(mixad.grad(f)(X), torch.ones_like(X))
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_rules_compute_in_the_types_that_they_are_given_under_autocast(before: bool) -> None:
+    x = X.float()
+    f = lambda x: ((x.sin() @ x.outer(x)) * 2.0).sum() + 0  # noqa: E731
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(f(leaf), leaf)
+    for is_on in (before, True, not before, True):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_on):
+            value, gradient = mixad.value_and_grad(f)(x)
+            _, pull = mixad.vjp(f, x)
+            (pulled,) = pull(torch.tensor(1.0))
+            tangent = mixad.jvp(f, (x,), (torch.ones_like(x),))[1]
+        assert value.dtype == gradient.dtype == torch.float32
+        torch.testing.assert_close(value, f(x))
+        torch.testing.assert_close(gradient, expected)
+        torch.testing.assert_close(pulled, expected)
+        torch.testing.assert_close(tangent, expected.sum())
