@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from types import BuiltinFunctionType, FunctionType, MappingProxyType
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -194,7 +194,8 @@ def _bound(
     )
     is_known = not captures and isinstance(op, (FunctionType, BuiltinFunctionType, np.ufunc))
     try:
-        specialiser = (_known_specialiser if is_known else _specialiser)(op, signature)
+        read = _known_specialiser if is_known else _specialiser
+        specialiser = read(op, getattr(op, "__code__", None), signature)
         return specialiser, *specialiser.bound((example, example), {})
     except KernelError as error:
         if error.location is None or error.location.filename != __file__:
@@ -209,7 +210,8 @@ def _bound(
         ) from None
 
 
-def _specialiser(op: Any, signature: str | None) -> Specialiser:
+def _specialiser(op: Any, code: CodeType | None, signature: str | None) -> Specialiser:
+    """Return what reads an operator, whose code may be replaced later."""
     if isinstance(op, BuiltinFunctionType):
         op = _SPELLED.get(op, op)
     function = op if isinstance(op, FunctionType) else _calling(op)

@@ -20,10 +20,11 @@ def cholesky(a: Any, lower: bool = False) -> Any:
     Parameters
     ----------
     a : array
-        Symmetric or Hermitian matrices; what is differentiated has to be so, and so is the
-        gradient.
+        Symmetric or Hermitian matrices, of which one triangle is read; what is differentiated has
+        to be so, and so is the gradient.
     lower : bool
-        Whether factors are the lower triangular ones; SciPy's default is the upper ones.
+        Whether factors, and what is read, are the lower triangular ones; SciPy's default is the
+        upper ones.
 
     Returns
     -------
@@ -38,7 +39,8 @@ def cholesky(a: Any, lower: bool = False) -> Any:
            [0., 2.]])
     """
     (a,) = as_floats(a)
-    return a.__array_namespace__().linalg.cholesky(a, upper=not lower)
+    of_read = a if lower else _turned(a, "C")  # of which the lower triangle is read
+    return a.__array_namespace__().linalg.cholesky(of_read, upper=not lower)
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Any:
@@ -63,8 +65,16 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Any:
     array([1., 1.])
     """
     c, lower = c_and_lower
-    half: Any = solve_triangular(c, b, trans="N" if lower else "C", lower=lower)
-    return solve_triangular(c, half, trans="C" if lower else "N", lower=lower)
+    return _solved_by_factors(c, b, lower)
+
+
+@of_arrays("c b")
+def _solved_by_factors(c: Any, b: Any, lower: bool) -> Any:
+    is_vector = b.ndim == 1  # beside stacks of matrices, too
+    columns = b[:, None] if is_vector else b
+    half: Any = solve_triangular(c, columns, trans="N" if lower else "C", lower=lower)
+    found: Any = solve_triangular(c, half, trans="C" if lower else "N", lower=lower)
+    return found[..., 0] if is_vector else found
 
 
 @of_arrays("a b")

@@ -10,6 +10,7 @@ import numpy as np
 
 from mixad.broadcast.function import broadcast
 from mixad.constructs.loops import scan
+from mixad.namespace.manipulation import normalized_axes
 from mixad.scipy.arguments import as_floats, is_complex, of_arrays
 from mixad.scipy.programs.convolution import sum_of_products
 
@@ -186,8 +187,14 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     """
     in1, in2 = as_floats(in1, in2)
     _check("fftconvolve", in1, in2, mode)
-    axes = range(in1.ndim) if axes is None else [axes] if isinstance(axes, int) else list(axes)
-    return _by_fft("fftconvolve", in1, in2, mode, [axis % in1.ndim for axis in axes])
+    along = normalized_axes(axes, in1.ndim)
+    others = [axis for axis in range(in1.ndim) if axis not in along]
+    if mode == "same" and any(in1.shape[axis] < in2.shape[axis] for axis in others):
+        raise ValueError(
+            f"fftconvolve(mode='same') of in1 of shape {tuple(in1.shape)}, which broadcasts to "
+            f"in2 of shape {tuple(in2.shape)}: repeat in1, or exchange the two"
+        )
+    return _by_fft("fftconvolve", in1, in2, mode, list(along)) if along else in1 * in2
 
 
 MAX_SUMMANDS = 256

@@ -239,3 +239,14 @@ def test_elements_may_be_several_small_arrays() -> None:
     above, below = (scanned(slopes + s * along[0], shifts + s * along[1]) for s in (1e-6, -1e-6))
     for one, other, tangent in zip(above, below, tangents, strict=True):
         np.testing.assert_allclose(tangent, (one - other) / 2e-6, rtol=1e-5, atol=1e-7)
+
+
+def test_an_operator_whose_code_is_replaced_is_read_anew():
+    def op(a, b):
+        return a + b
+
+    xs = np.asarray([2.0, 3.0, 4.0])
+    assert mixad.reduce(op, xs) == 9.0
+    op.__code__ = (lambda a, b: a * b).__code__
+    assert mixad.reduce(op, xs) == 24.0
+    np.testing.assert_array_equal(mixad.associative_scan(op, xs), [2.0, 6.0, 24.0])

@@ -239,3 +239,25 @@ def test_tensors_go_in_and_come_out() -> None:
     np.testing.assert_allclose(found, scipy.special.logsumexp(B, 1), rtol=1e-12)
     gradient = mixad.grad(lambda a: linalg.expm(a).sum())(a / 10)
     np.testing.assert_allclose(gradient, mixad.grad(lambda a: linalg.expm(a).sum())(S / 10))
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_cholesky_reads_one_triangle(lower: bool, dtype: str) -> None:
+    a = (
+        np.asarray([[4.0, 2.0 + 1j], [0.5, 5.0]])
+        if dtype == "c16"
+        else np.asarray([[4.0, 2.0], [0.5, 5.0]])
+    )
+    own = linalg.cholesky(a, lower=lower)
+    np.testing.assert_allclose(own, scipy.linalg.cholesky(a, lower=lower), rtol=1e-14)
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_stacked_factors_solve_for_one_vector(lower: bool, count: int) -> None:
+    c = np.stack([np.eye(3) * k + np.triu(np.ones((3, 3)), 1) for k in range(1, count + 1)])
+    c = np.swapaxes(c, -1, -2) if lower else c
+    b = np.asarray([1.0, -2.0, 0.5])
+    expected = [scipy.linalg.cho_solve((each, lower), b) for each in c]
+    np.testing.assert_allclose(linalg.cho_solve((c, lower), b), expected, rtol=1e-13)

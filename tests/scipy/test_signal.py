@@ -196,3 +196,15 @@ def test_refusals_name_the_counterpart() -> None:
 def test_the_package_is_imported_when_it_is_asked_for() -> None:
     code = "import sys, mixad; assert 'mixad.scipy' not in sys.modules; mixad.scipy.signal.lfilter"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_axes_of_fftconvolve_are_those_of_the_arrays() -> None:
+    x, y = R.normal(size=(2, 3)), R.normal(size=(2, 3))
+    own = signal.fftconvolve(x, y, axes=np.int64(-1))
+    np.testing.assert_allclose(own, scipy.signal.fftconvolve(x, y, axes=-1), rtol=1e-12)
+    assert signal.fftconvolve(np.float64(2), np.float64(3)) == 6.0
+    for axes in ([5], [1, 1], 2):
+        with pytest.raises(ValueError, match="axis"):
+            signal.fftconvolve(x, y, axes=axes)
+    with pytest.raises(ValueError, match="repeat in1"):
+        signal.fftconvolve(np.ones((1, 5, 3)), np.ones((4, 2, 3)), mode="same", axes=1)
