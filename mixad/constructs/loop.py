@@ -96,7 +96,7 @@ class Loop(Static):
 
     def describe(self, values: Sequence[Any]) -> str:
         """Return how many steps there are, what is done in each, and how they are taken back."""
-        steps = f"{self.length} steps of {self.body.describe_step()}"
+        steps = f"{self.length} step{'s' * (self.length != 1)} of {self.body.describe_step()}"
         if self.length <= self.room + 1:
             return f"{steps}; all carries are kept, no step runs again"
         if not self.room:
