@@ -163,6 +163,11 @@ class _Call:
         result = self._function(*values[: self._count], **kwargs)
         self._changed = []
         for k, (x, (version, made_by)) in enumerate(zip(self._given, before, strict=True)):
+            if not x.requires_grad:
+                raise TracerError(
+                    f"{self.name}() detaches an argument that is being differentiated: write "
+                    "x = x.detach(), which is a new value"
+                )
             if x._version != version:
                 if x.grad_fn is made_by:
                     raise TracerError(
@@ -312,7 +317,7 @@ class Graph:
     def pull(self, wrt: Sequence[int], cotangents: _Tensors, *, create_graph: bool) -> _Found:
         """Return the gradients of some inputs; None where they are zero whatever the values are."""
         pairs = [(y, g) for y, g in zip(self.outputs, cotangents, strict=True) if y.requires_grad]
-        if not pairs:
+        if not pairs or not wrt:
             return [None] * len(wrt)
         outputs, given = zip(*pairs, strict=True)
         inputs = [self.inputs[i] for i in wrt]

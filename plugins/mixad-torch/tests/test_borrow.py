@@ -168,6 +168,18 @@ def test_modes_go_inside_of_each_other():
         torch.testing.assert_close(each, want, atol=1e-6, rtol=1e-6)
 
 
+def test_a_gradient_is_differentiated_where_only_its_cotangent_moves():
+    x, p, t = (numbers(3, 3, seed=k) for k in range(3))
+
+    def slope(p):
+        return mixad.grad(lambda x: (torch.matrix_exp(x) * p).sum())(x)
+
+    want = slope(t)  # it is linear in p
+    torch.testing.assert_close(mixad.jvp(slope, (p,), (t,))[1], want)
+    jacobian = mixad.jacfwd(slope)(p)
+    torch.testing.assert_close((jacobian * t).sum((2, 3)), want)
+
+
 def test_a_random_function_runs_once_at_every_order():
     x = numbers(40)
 
@@ -396,6 +408,8 @@ REFUSED = {
     "sparse": (lambda x: x.to_sparse(), "are dense"),
     "lists of numbers": (lambda x: x.tolist(), "lose its derivative"),
     "NumPy": (lambda x: x.numpy(), "NumPy would not see"),
+    "detach_": (lambda x: (x * x).detach_() * x, r"write x = x\.detach"),
+    "torch.detach_": (lambda x: torch.detach_(x * x) * x, r"write x = x\.detach"),
     "normal": (lambda x: torch.normal(x, 1.0), "randn_like"),
     "residuals": (lambda x: torch.linalg.lstsq(torch.ones(2, 1).double(), x, driver="gelsd")[1],
                   "no derivative"),
