@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from typing import Any, TypeVar
 
 import torch
@@ -75,6 +75,21 @@ def functional_call(
     return _record(_Call(name, call, given, {}, range(count, 10**9), parameters, is_module=True))
 
 
+_apply = torch.autograd.Function.apply.__func__
+
+
+@wraps(_apply)
+def _apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Apply a user's function of torch; of traced values it is recorded with its own backward."""
+    if not any(map(is_traced, _flatten((*args, *kwargs.values()))[0])):
+        return _apply(cls, *args, **kwargs)
+    call = partial(_apply, cls)
+    return _record(_Call(f"{cls.__name__}.apply", call, args, kwargs, (), is_module=True))
+
+
+# Torch asks nothing of the arguments here: a traced value would lose the user's backward.
+torch.autograd.Function.apply = classmethod(_apply_function)
+
 _OF_MEMORY = "it looks at strides and memory, which traced values do not have: index, or reshape"
 _WRONG = "torch's own derivative of it is wrong: write it with torch.scatter"
 _INNER = "torch sees no traced values there: use mixad's transforms inside of each other"
@@ -104,7 +119,9 @@ def _known(function: Any) -> tuple[str, str | None, int | None]:
 
 def _record(call: _Call) -> Any:
     """Return what a call returns, recorded."""
-    return call.result(record_call(_Borrowed(call.name, call.start), call.traced))
+    return call.result(
+        record_call(_Borrowed(call.name, call.start, is_module=call.is_module), call.traced)
+    )
 
 
 class _Call:
@@ -122,7 +139,8 @@ class _Call:
     parameters : collection of int
         Leaves that are parameters of a module; of a function there are none.
     is_module : bool
-        Whether what torch's graph does not reach is constant, as the module's author has it.
+        Whether the derivative is its author's: what torch's graph does not reach is constant, and
+        gradients may be those of no function.
     """
 
     def __init__(
@@ -142,7 +160,7 @@ class _Call:
         self._places = [i for i, leaf in enumerate(self._leaves) if is_traced(leaf)]
         self.name, self.traced = name, [self._leaves[i] for i in self._places]
         self._function, self._written, self._parameters = function, written, parameters
-        self._is_module = is_module
+        self.is_module = is_module
         _check_arguments(name, self._leaves, self.traced)
 
     def start(self, tensors: _Tensors) -> Graph:
@@ -197,7 +215,7 @@ class _Call:
         """Whether a leaf of the result has a derivative."""
         if not isinstance(leaf, torch.Tensor):
             is_static = _is_shape(leaf) or isinstance(leaf, _STATIC)
-            if not (is_static or (self._is_module and isinstance(leaf, (float, complex)))):
+            if not (is_static or (self.is_module and isinstance(leaf, (float, complex)))):
                 raise TracerError(
                     f"{self.name}() returned a {type(leaf).__name__}, which would lose its "
                     "derivative: say mixad.stop_gradient(x) if no derivative is meant"
@@ -209,7 +227,7 @@ class _Call:
             raise TracerError(
                 f"{self.name}() returned {_kind(leaf)}: values that are differentiated are dense"
             )
-        is_constant = self._is_module or self.name in _PERMUTING or not leaf.numel()
+        is_constant = self.is_module or self.name in _PERMUTING or not leaf.numel()
         if not (leaf.requires_grad or is_constant):
             raise TracerError(
                 f"{self.name}() returned numbers of which torch knows no derivative: say "
@@ -321,9 +339,16 @@ class Graph:
             return [None] * len(wrt)
         outputs, given = zip(*pairs, strict=True)
         inputs = [self.inputs[i] for i in wrt]
-        return torch.autograd.grad(
+        found = torch.autograd.grad(
             outputs, inputs, given, retain_graph=True, create_graph=create_graph, allow_unused=True
         )
+        if create_graph and any(y is not None and not y.requires_grad and y.any() for y in found):
+            raise TracerError(
+                "a backward that is written in Python computes a gradient where torch does not "
+                "record it, so tangents and second derivatives would be lost: write it with "
+                "functions of torch, without detach() and no_grad()"
+            )
+        return found
 
     def push(self, wrt: Sequence[int], tangents: _Tensors, *, create_graph: bool) -> _Found:
         """Return the tangents of the outputs, None where they are zero: the transpose of `pull`."""
@@ -375,10 +400,13 @@ class _Borrowed:
         What was called.
     step : callable or None
         Returns the graph, for the values of the arguments; forgotten then, as what it holds is.
+    is_module : bool
+        Whether gradients may be those of no function: second derivatives are not symmetric then.
     """
 
     name: str
     step: Callable[[_Tensors], Graph] | None
+    is_module: bool
 
     @property
     def borrowed_from(self) -> str:
@@ -401,6 +429,8 @@ class _Borrowed:
         graph, wrt = call.residuals, call.wrt(level)
 
         def graph_of(inputs: _Tensors, found: _Found) -> Graph:
+            if self.is_module or _has_written_backward(graph):
+                return _graph_of(inputs, found)
             own = [i for i, g in zip(wrt, found, strict=True) if g is not None]
             return PulledGraph(inputs, [g for g in found if g is not None], graph, own)
 
@@ -423,6 +453,20 @@ class _Borrowed:
 
 def _graph_of(inputs: _Tensors, found: _Found) -> Graph:
     return Graph(inputs, [y for y in found if y is not None])
+
+
+def _has_written_backward(graph: Graph) -> bool:
+    """Whether a user has written the backward of something in a graph."""
+    found, seen = [y.grad_fn for y in graph.outputs], set()
+    while found:
+        node = found.pop()
+        if node is None or node in seen:
+            continue
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        seen.add(node)
+        found += [parent for parent, _ in node.next_functions]
+    return False
 
 
 _ONCE = {"torch.nn.functional.linear_cross_entropy"}
@@ -453,5 +497,6 @@ def _derived(
         found[:] = _recording(name, partial(derive, own, create_graph=True), _ANY)
         return graph_of([*graph.inputs, *own], found)
 
-    values = iter(record_call(_Borrowed(name, step), [*leaves, *given]))
+    rule = _Borrowed(name, step, call.rule.is_module)
+    values = iter(record_call(rule, [*leaves, *given]))
     return [None if each is None else next(values) for each in found]

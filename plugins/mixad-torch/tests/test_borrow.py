@@ -584,6 +584,101 @@ def test_modules_that_would_lose_a_derivative_are_refused(module, change, messag
         mixad.grad(loss)(own_parameters(module))
 
 
+class Rounded(torch.autograd.Function):
+    """Rounds to multiples of a step, with a backward that is the gradient of no function."""
+
+    @staticmethod
+    def forward(ctx, x, step):
+        assert type(x) is torch.Tensor
+        ctx.save_for_backward(x, step)
+        return (x / step).round() * step
+
+    @staticmethod
+    def backward(ctx, g):
+        x, step = ctx.saved_tensors
+        return g, (g * ((x / step).round() - x / step)).sum()
+
+
+class Quantiser(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+
+    def forward(self, x):
+        return Rounded.apply(x, self.step)
+
+
+class Bounded(torch.nn.Module):
+    """Bounds a gradient by a hook, which torch's graph does not show."""
+
+    def __init__(self):
+        super().__init__()
+        self.step = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+
+    def forward(self, x):
+        y = x * 1
+        y.register_hook(lambda g: g.clamp(-0.1, 0.1))
+        return (y * self.step) ** 2
+
+
+def called(module):
+    return lambda x, step: functional_call(module, {"step": step}, x)
+
+
+@pytest.mark.parametrize("f", [Rounded.apply, called(Quantiser())])
+def test_second_derivatives_of_a_written_backward_need_not_be_symmetric(f):
+    x, step = (torch.tensor(v, dtype=torch.float64) for v in ([0.3, 0.9], 0.5))
+
+    def slope(x):  # round(x / step) - x / step
+        return mixad.grad(lambda step: f(x, step).sum())(step)
+
+    for derivative in (mixad.jacfwd, mixad.jacrev):
+        torch.testing.assert_close(derivative(slope)(x), -torch.ones_like(x) / step)
+
+
+def test_second_derivatives_of_a_bounded_gradient_are_zero():
+    x, step = (torch.tensor(v, dtype=torch.float64) for v in ([0.3, 0.9], 0.5))
+
+    def slope(step):
+        return mixad.grad(lambda x: called(Bounded())(x, step).sum())(x)
+
+    torch.testing.assert_close(slope(step), torch.full_like(x, 0.1))
+    for derivative in (mixad.jacfwd, mixad.jacrev):
+        torch.testing.assert_close(derivative(slope)(step), torch.zeros_like(x))
+
+
+def test_a_function_of_the_users_keeps_its_backward():
+    step, x, t = torch.tensor(0.5, dtype=torch.float64), numbers(4), numbers(4, seed=1)
+
+    def f(x):
+        return Rounded.apply(x * 3, step)
+
+    for _ in range(3):
+        torch.testing.assert_close(mixad.grad(lambda x: (f(x) * t).sum())(x), 3 * t)
+        torch.testing.assert_close(mixad.jvp(f, (x,), (t,))[1], 3 * t)
+    with pytest.raises(TracerError, match="requires grad beside"):
+        mixad.grad(lambda x: Rounded.apply(x, step.clone().requires_grad_()).sum())(x)
+
+
+class Unrecorded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return (2 * g * ctx.saved_tensors[0]).detach()
+
+
+def test_a_backward_that_torch_does_not_record_is_differentiated_once():
+    x = numbers(4)
+    torch.testing.assert_close(mixad.grad(lambda x: Unrecorded.apply(x).sum())(x), 2 * x)
+    for derivative in (mixad.jacfwd, mixad.hessian):
+        with pytest.raises(TracerError, match="would be lost"):
+            derivative(lambda x: Unrecorded.apply(x).sum())(x)
+
+
 def test_a_module_called_plainly_is_refused_by_the_name_of_the_way():
     with pytest.raises(TracerError, match="functional_call"):
         mixad.grad(lambda x: torch.nn.Linear(2, 2).double()(x).sum())(numbers(2, 2))
