@@ -14,16 +14,18 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
 
+from mixad.config import CheckMode
 from mixad.errors import TracerError
 from mixad.namespace.assignment import replace
 from mixad.namespace.spelling import public_name
 from mixad.tape.constant import is_traced, unwrapped
-from mixad.tape.tracer import Level, Tracer
+from mixad.tape.held import Held
+from mixad.tape.tracer import Level, Tracer, check_mode, levels_of
 from mixad.transforms.call_node import CallNode, record_call
 
 __all__ = ["borrow", "functional_call"]
@@ -72,7 +74,10 @@ def functional_call(
         )
     count = len(given[0])
     parameters = [k for k, key in enumerate(given[0]) if key in own]
-    return _record(_Call(name, call, given, {}, range(count, 10**9), parameters, is_module=True))
+    made = _Call(name, call, given, {}, range(count, 10**9), parameters, is_module=True)
+    tensors = [*own.items(), *module.named_buffers()]
+    made.captured += [tensor for key, tensor in tensors if key not in given[0]]
+    return _record(made)
 
 
 _apply = torch.autograd.Function.apply.__func__
@@ -119,9 +124,9 @@ def _known(function: Any) -> tuple[str, str | None, int | None]:
 
 def _record(call: _Call) -> Any:
     """Return what a call returns, recorded."""
-    return call.result(
-        record_call(_Borrowed(call.name, call.start, is_module=call.is_module), call.traced)
-    )
+    check = check_mode(levels_of(call.traced))
+    rule = _Borrowed(call.name, call.start, call.is_module, check, call.captured)
+    return call.result(record_call(rule, call.traced))
 
 
 class _Call:
@@ -159,6 +164,7 @@ class _Call:
         self._leaves = list(map(unwrapped, leaves))
         self._places = [i for i, leaf in enumerate(self._leaves) if is_traced(leaf)]
         self.name, self.traced = name, [self._leaves[i] for i in self._places]
+        self.captured = [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
         self._function, self._written, self._parameters = function, written, parameters
         self.is_module = is_module
         _check_arguments(name, self._leaves, self.traced)
@@ -390,6 +396,45 @@ def _outputs(inputs: _Tensors, found: _Found, beside: _Tensors) -> tuple[Graph, 
     return Graph(inputs, [y for y, _ in pairs]), [t for _, t in pairs]
 
 
+class _Watched(NamedTuple):
+    """A tensor that a graph may read later: torch does not see what NumPy or `.data` write to it.
+
+    A write that torch counts is left to torch, which knows whether the graph reads the tensor.
+    """
+
+    tensor: torch.Tensor
+    version: int | None
+    held: Held
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, rule: _Borrowed) -> _Watched:
+        """Note what is in a tensor."""
+        own = tensor.detach()
+        return cls(own, _version(own), Held(own, rule.check, rule))
+
+    def compare(self) -> None:
+        """Raise an error if the tensor has been changed."""
+        if _version(self.tensor) == self.version:
+            _ = self.held.array
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
+
+
+def _is_on_cpu(tensor: torch.Tensor) -> bool:
+    """Whether NumPy may write to a tensor."""
+    is_dense = type(tensor) in _DENSE and tensor.layout is torch.strided and not tensor.is_nested
+    return is_dense and tensor.is_cpu and tensor.dtype in _SEEN
+
+
+_SEEN = {
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.complex64, torch.complex128, torch.int32, torch.int64),
+}
+"""Types of what is watched: NumPy has them, or their bits."""
+
+
 @dataclass(eq=False)
 class _Borrowed:
     """The rule of a call whose arguments are tensors, and its value a list of them.
@@ -402,11 +447,20 @@ class _Borrowed:
         Returns the graph, for the values of the arguments; forgotten then, as what it holds is.
     is_module : bool
         Whether gradients may be those of no function: second derivatives are not symmetric then.
+    check : "off", "sample" or "full"
+        How closely tensors are watched that the graph may read later.
+    captured : list of torch.Tensor
+        Those that are read beside the arguments.
+    watched : list
+        All of them, as they are after the call.
     """
 
     name: str
     step: Callable[[_Tensors], Graph] | None
     is_module: bool
+    check: CheckMode
+    captured: Sequence[torch.Tensor]
+    watched: Sequence[_Watched] = ()
 
     @property
     def borrowed_from(self) -> str:
@@ -422,10 +476,19 @@ class _Borrowed:
         step, self.step = self.step, None
         assert step is not None
         graph = _recording(self.name, partial(step, arguments))
+        if self.check != "off":
+            tensors = {id(x): x for x in (*self.captured, *arguments) if _is_on_cpu(x)}
+            self.watched = [_Watched.of(x, self) for x in tensors.values()]
         return list(map(_plain, graph.outputs)), graph
+
+    def _compare(self) -> None:
+        """Refuse to read tensors that were changed where torch does not see it."""
+        for each in self.watched:
+            each.compare()
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
         """Go back through the graph."""
+        self._compare()
         graph, wrt = call.residuals, call.wrt(level)
 
         def graph_of(inputs: _Tensors, found: _Found) -> Graph:
@@ -441,6 +504,7 @@ class _Borrowed:
         self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
     ) -> Sequence[Sequence[Any]]:
         """Go forward through the graph."""
+        self._compare()
         found = []
         for tangents in directions:
             moving = [i for i, tangent in enumerate(tangents) if tangent is not None]
@@ -497,6 +561,8 @@ def _derived(
         found[:] = _recording(name, partial(derive, own, create_graph=True), _ANY)
         return graph_of([*graph.inputs, *own], found)
 
-    rule = _Borrowed(name, step, call.rule.is_module)
+    own = call.rule
+    beside = [each.tensor for each in own.watched]
+    rule = _Borrowed(name, step, own.is_module, own.check, beside)
     values = iter(record_call(rule, [*leaves, *given]))
     return [None if each is None else next(values) for each in found]

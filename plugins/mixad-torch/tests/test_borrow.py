@@ -394,6 +394,51 @@ def test_a_tensor_that_is_changed_before_the_pullback_is_found():
         pull(torch.ones(1, 1, 4, dtype=torch.float64))
 
 
+def write_by_numpy(x):
+    array = x.numpy()
+    array *= 5
+
+
+def write_to_data(x):
+    x.data.mul_(5)
+
+
+@pytest.mark.parametrize("write", [write_by_numpy, write_to_data])
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("size", [2, 301])
+def test_a_change_that_torch_does_not_count_is_found(write, which, size):
+    given = numbers(1, 1, size), numbers(1, 1, size, seed=1)
+    cotangent = torch.ones(1, 1, 1, dtype=torch.float64)
+    _, pull = mixad.vjp(lambda x: F.conv1d(x, given[1]), given[0])
+    _, push = mixad.linearize(lambda x: F.conv1d(x, given[1]), given[0])
+    torch.testing.assert_close(pull(cotangent)[0], given[1])
+    write(given[which])
+    for derivative, direction in ((pull, cotangent), (push, given[0])):
+        with pytest.raises(TracerError, match="changed in place"):
+            derivative(direction)
+
+
+def test_a_change_between_a_gradient_and_its_derivative_is_found():
+    w = numbers(1, 1, 2)
+
+    def slope(x):
+        found = mixad.grad(lambda x: (F.conv1d(x, w) ** 2).sum())(x)
+        return found * 1
+
+    _, pull = mixad.vjp(slope, numbers(1, 1, 4))
+    write_by_numpy(w)
+    with pytest.raises(TracerError, match="changed in place"):
+        pull(numbers(1, 1, 4))
+
+
+def test_a_change_of_a_frozen_module_is_found():
+    module, x = torch.nn.Linear(3, 2).double().requires_grad_(False), numbers(4, 3)
+    _, pull = mixad.vjp(lambda x: functional_call(module, {}, x), x)
+    module.weight.data.zero_()
+    with pytest.raises(TracerError, match="changed in place"):
+        pull(numbers(4, 2))
+
+
 REFUSED = {
     "as_strided": (lambda x: x.as_strided((2,), (1,)), "strides and memory"),
     "set_": (lambda x: x.set_(torch.ones(3)), "strides and memory"),
