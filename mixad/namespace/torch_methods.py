@@ -106,6 +106,18 @@ def _to(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking:
     return astype(x, dtype)
 
 
+def _type(x: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Return ``x`` in another dtype; without one what torch calls its own."""
+    if dtype is None:
+        return plain(x).type()
+    if isinstance(dtype, str) or not str(dtype).startswith("torch."):
+        raise TracerError(
+            f"type({dtype!r}) of a value that is being differentiated is not available: write "
+            "x.to(dtype) with a torch.dtype"
+        )
+    return _to(x, dtype=dtype)
+
+
 def _as_type(name: str) -> Callable[..., Any]:
     def evaluate(x: Any) -> Any:
         return _to(x, dtype=getattr(library_beside(x).xp, name))
@@ -176,6 +188,7 @@ TORCH_METHODS: Mapping[str, SpelledFunction] = {
     "contiguous": function_of(_contiguous, "input * memory_format"),
     "detach": function_of(_detached, "input"),
     "to": SpelledFunction(_to, ()),
+    "type": function_of(_type, "input dtype non_blocking"),
     "type_as": function_of(_type_as, "input other"),
     **{name: function_of(_as_type(dtype), "input") for name, dtype in _DTYPES.items()},
     "where": function_of(_where, "input condition other"),

@@ -378,6 +378,7 @@ METHODS: dict[str, Any] = {
     "detach": lambda x, y: [x.detach() * x, t.detach(y) * x],
     "to": lambda x, y: [x.to(t.float64) ** 2, x.to("cpu") ** 2, x.to(Y) ** 2,
                         x.to("cpu", t.float64), x.to(dtype=t.float64, copy=True) * y],
+    "type": lambda x, y: (x.type(torch.float32) * 2).type(dtype=y.dtype) * y,
     "type_as": lambda x, y: [x.type_as(y) * y, Y.type_as(x) * y],
     "double": lambda x, y: x.double() * y,
     "float": lambda x, y: (x.float() * 2).double() * y,
@@ -501,7 +502,7 @@ LOOSE = {"special_gammaln": 1e-7, "special_digamma": 1e-7, "special_psi": 1e-7, 
          "special_polygamma": 1e-7, "method polygamma": 1e-7, "celu": 1e-7,
          "nn.functional.celu": 1e-7,
          "nn.functional.hardsigmoid": 1e-7, "method float": 1e-6, "clamp": 1e-6,
-         "method half": 1e-2,
+         "method type": 1e-6, "method half": 1e-2,
          "method bfloat16": 1e-1}  # fmt: skip
 """Functions of which torch has fewer digits: its polygamma, and what takes numbers as float32."""
 

@@ -141,6 +141,16 @@ def refuse_torch_bits_of_elements():
 
 
 @refused("""
+TracerError: type('torch.DoubleTensor') of a value that is being differentiated is not available: \
+write x.to(dtype) with a torch.dtype
+""")
+def refuse_torch_type_by_name():
+    import torch
+
+    mixad.grad(lambda x: x.type("torch.DoubleTensor").sum())(torch.ones(3))
+
+
+@refused("""
 TracerError: to('meta') of a value on device(type='cpu') that is being differentiated is not \
 available: move the arguments of the transform
 """)
