@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
 from typing import Any, NamedTuple, TypeVar
@@ -348,12 +348,8 @@ class Graph:
         found = torch.autograd.grad(
             outputs, inputs, given, retain_graph=True, create_graph=create_graph, allow_unused=True
         )
-        if create_graph and any(y is not None and not y.requires_grad and y.any() for y in found):
-            raise TracerError(
-                "a backward that is written in Python computes a gradient where torch does not "
-                "record it, so tangents and second derivatives would be lost: write it with "
-                "functions of torch, without detach() and no_grad()"
-            )
+        if create_graph:
+            _check_recorded(found)
         return found
 
     def push(self, wrt: Sequence[int], tangents: _Tensors, *, create_graph: bool) -> _Found:
@@ -388,6 +384,18 @@ class PulledGraph(Graph):
         return [
             b if a is None else a if b is None else a + b for a, b in zip(along, rest, strict=True)
         ]
+
+
+def _check_recorded(found: _Found) -> None:
+    """Refuse gradients that are to be differentiated and that torch has not recorded."""
+    is_lost = any(y is not None and not y.requires_grad and y.any() for y in found)
+    # What `once_differentiable` gives is no function of anything, and raises nothing if unused.
+    if is_lost or any(node.name() == "torch::autograd::Error" for node in _nodes(found)):
+        raise TracerError(
+            "a backward that is written in Python computes a gradient where torch does not record "
+            "it, so tangents and second derivatives would be lost: write it with functions of "
+            "torch, without detach(), no_grad() and once_differentiable"
+        )
 
 
 def _outputs(inputs: _Tensors, found: _Found, beside: _Tensors) -> tuple[Graph, _Tensors]:
@@ -521,16 +529,20 @@ def _graph_of(inputs: _Tensors, found: _Found) -> Graph:
 
 def _has_written_backward(graph: Graph) -> bool:
     """Whether a user has written the backward of something in a graph."""
-    found, seen = [y.grad_fn for y in graph.outputs], set()
+    written = torch.autograd.function.BackwardCFunction
+    return any(isinstance(node, written) for node in _nodes(graph.outputs))
+
+
+def _nodes(tensors: Iterable[torch.Tensor | None]) -> Iterator[Any]:
+    """Yield the nodes of torch's graph that tensors come from."""
+    found = [y.grad_fn for y in tensors if y is not None]
+    seen = set()
     while found:
         node = found.pop()
-        if node is None or node in seen:
-            continue
-        if isinstance(node, torch.autograd.function.BackwardCFunction):
-            return True
-        seen.add(node)
-        found += [parent for parent, _ in node.next_functions]
-    return False
+        if node is not None and node not in seen:
+            seen.add(node)
+            found += [parent for parent, _ in node.next_functions]
+            yield node
 
 
 _ONCE = {"torch.nn.functional.linear_cross_entropy"}

@@ -716,12 +716,25 @@ class Unrecorded(torch.autograd.Function):
         return (2 * g * ctx.saved_tensors[0]).detach()
 
 
-def test_a_backward_that_torch_does_not_record_is_differentiated_once():
+class Once(Unrecorded):
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        return 2 * g * ctx.saved_tensors[0]
+
+
+@pytest.mark.parametrize("function", [Unrecorded, Once])
+def test_a_backward_that_torch_does_not_record_is_differentiated_once(function):
+    class Squares(torch.nn.Module):
+        def forward(self, x):
+            return function.apply(x * 3)
+
     x = numbers(4)
-    torch.testing.assert_close(mixad.grad(lambda x: Unrecorded.apply(x).sum())(x), 2 * x)
-    for derivative in (mixad.jacfwd, mixad.hessian):
-        with pytest.raises(TracerError, match="would be lost"):
-            derivative(lambda x: Unrecorded.apply(x).sum())(x)
+    for f in (lambda x: function.apply(x * 3), lambda x: functional_call(Squares(), {}, x)):
+        torch.testing.assert_close(mixad.grad(lambda x, f=f: f(x).sum())(x), 18 * x)
+        for derivative in (mixad.jacfwd, mixad.hessian):
+            with pytest.raises(TracerError, match="would be lost"):
+                derivative(lambda x, f=f: f(x).sum())(x)
 
 
 def test_a_module_called_plainly_is_refused_by_the_name_of_the_way():
