@@ -366,6 +366,7 @@ class PulledGraph(Graph):
 
     Second derivatives are symmetric, so tangents of gradients are gradients once more: there is no
     third derivative, which torch lacks, or computes wrongly, of more functions than second ones.
+    Of what has a backward that somebody wrote they need not be: that is pushed as any graph is.
     """
 
     of: Graph
