@@ -6,18 +6,18 @@ are computed together.  Of discrete distributions there are ``logpmf`` and ``pmf
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from mixad.backends.arrays import is_number
 from mixad.broadcast.function import BroadcastFunction, broadcast
-from mixad.namespace.array_likes import first_traced, from_lists
-from mixad.scipy.arguments import returned
+from mixad.scipy.arguments import as_arrays, returned
 from mixad.scipy.programs.distribution import programs_of
 from mixad.scipy.programs.families import FAMILIES, Family
+from mixad.scipy.special import float_operands
+from mixad.tape.constant import unwrapped
 from mixad.tracebacks import short_traceback
 
 __all__ = sorted(FAMILIES)
@@ -65,7 +65,7 @@ def _function(name: str, family: Family, method: str) -> Callable[..., Any]:
     options = {"loc": 0.0} if family.is_discrete else {"loc": 0.0, "scale": 1.0}
     kind = Parameter.POSITIONAL_OR_KEYWORD
     signature = Signature([
-        Parameter(first, Parameter.POSITIONAL_ONLY),
+        Parameter(first, kind),
         *[Parameter(shape, kind) for shape in family.shapes],
         *[Parameter(option, kind, default=value) for option, value in options.items()],
     ])  # fmt: skip
@@ -74,7 +74,8 @@ def _function(name: str, family: Family, method: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        number, *rest = map(_operand, bound.args)
+        operands = _without_lists(f"mixad.scipy.stats.{name}.{method}", bound.args)
+        number, *rest = float_operands(operands)
         shapes, others = rest[: len(family.shapes)], rest[len(family.shapes) :]
         return returned(_kernel(name, method)(number, *shapes, *unused, *others))
 
@@ -84,12 +85,12 @@ def _function(name: str, family: Family, method: str) -> Callable[..., Any]:
     return short_traceback(function)
 
 
-def _operand(value: Any) -> Any:
-    """Return an argument of a kernel: lists are arrays."""
-    if not isinstance(value, (list, tuple)):
-        return value
-    traced = first_traced(value)
-    return np.asarray(value) if traced is None else from_lists(value, traced)
+def _without_lists(called: str, operands: Sequence[Any]) -> Sequence[Any]:
+    """Return operands of a kernel: lists are arrays, of the library of those beside them."""
+    if not any(isinstance(o, (list, tuple)) for o in operands):
+        return operands
+    arrays = iter(as_arrays(called, [o for o in operands if not is_number(o)]))
+    return [o if is_number(o) else unwrapped(next(arrays)) for o in operands]
 
 
 globals().update({name: Distribution(name, family) for name, family in FAMILIES.items()})

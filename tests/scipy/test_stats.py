@@ -26,6 +26,16 @@ PROBABILITIES = np.asarray([-0.1, 0, 1e-12, 0.01, 0.2, 0.5, 0.52, 0.7, 0.95, 1 -
 COUNTS = np.asarray([-2.0, -1, 0, 0.5, 1, 2, 3, 6, 7, 8, 30, np.nan])
 LONG = {"beta", "binom", "chi2", "f", "gamma", "nbinom", "poisson", "t"}
 """Families whose programs take half a second to compile."""
+COUNTED = {
+    "poisson": [
+        ((0.5, np.inf), np.inf),
+        ((0.5, 1e16), 1e16),
+        ((np.float32(0.5), np.float32(3e7)), 3e7),
+    ],
+    "binom": [((0.5, np.inf, 0.3), np.inf), ((0.5, 1e17, 0.3), 3e16)],
+    "nbinom": [((0.5, np.inf, 0.3), np.inf)],
+}
+"""Arguments of quantiles, and what these are."""
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
@@ -314,6 +324,31 @@ def test_outside_of_the_support_derivatives_are_zero() -> None:
     np.testing.assert_allclose(gradient, [0.0, -np.exp(-2.0)], rtol=1e-14)
 
 
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) for n in sorted(COUNTED)])
+def test_quantiles_of_counts_end_where_floats_are_far_apart(name: str) -> None:
+    for call_of_it, wanted in COUNTED[name]:
+        np.testing.assert_allclose(getattr(stats, name).ppf(*call_of_it), wanted, rtol=1e-7)
+
+
+def test_whole_numbers_are_converted_before_they_are_subtracted() -> None:
+    assert_allclose = np.testing.assert_allclose
+    assert_allclose(stats.norm.logpdf(np.uint8(3), loc=5), -2.9189385332046727)
+    assert_allclose(stats.norm.cdf(np.uint32([3]), 5), [0.022750131948179198])
+    assert_allclose(stats.norm.logpdf(np.int8([1, 2]), 200), [-19801.41893853, -19602.91893853])
+    assert stats.geom.cdf(np.uint8(3), 0.5, 5) == 0.0
+    assert stats.uniform.cdf(True, np.uint8(2)) == 0.0
+    narrow = stats.norm.logpdf(np.uint8([3]), np.float32([5.0]))
+    assert narrow.dtype == np.float32
+    assert_allclose(narrow, -2.9189386, rtol=1e-6)
+    assert mixad.grad(lambda m: stats.norm.logpdf(np.uint8(3), m))(5.0) == -2.0
+
+
+def test_the_number_may_come_by_name() -> None:
+    assert stats.norm.pdf(x=1) == stats.norm.pdf(1.0)
+    assert stats.norm.ppf(q=0.5) == 0.0
+    assert stats.geom.pmf(k=2, p=0.5) == 0.25
+
+
 def test_refusals_name_the_counterpart() -> None:
     for x in (np.ones(3), np.float64(1.0)):
         with pytest.raises(TracerError, match=r"use mixad\.scipy\.stats\.norm\.logpdf, or say"):
@@ -338,3 +373,18 @@ def test_tensors_go_in_and_come_out() -> None:
     gradient = mixad.grad(lambda x: stats.norm.logpdf(x).sum())(x)
     assert isinstance(gradient, torch.Tensor)
     np.testing.assert_allclose(gradient, -x)
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+def test_lists_and_whole_numbers_adapt_to_tensors() -> None:
+    import torch
+
+    found = stats.norm.pdf(torch.ones(2), [0.0, 1.0])
+    assert found.dtype == torch.float32
+    np.testing.assert_allclose(found, scipy.stats.norm.pdf(1.0, [0.0, 1.0]), rtol=1e-6)
+    counts = torch.tensor([3], dtype=torch.uint8)
+    for loc, dtype in ((5, torch.float32), (torch.tensor([5.0]).double(), torch.float64)):
+        found = stats.norm.logpdf(counts, loc)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, -2.9189385, rtol=1e-6)

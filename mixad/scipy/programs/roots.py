@@ -30,9 +30,15 @@ def newton(start: Number, step: Callable[..., Number], *others: Number) -> Numbe
 def smallest_whole(
     cdf: Callable[..., Number], q: Number, a: Number, b: Number, guess: Number
 ) -> Number:
-    """Return the smallest whole number from 0 on where a distribution function is q or more."""
+    """Return the smallest whole number from 0 on where a distribution function is q or more.
+
+    It is the upper of two floats with none between, which may be more than 1 apart; inf of an
+    infinite guess.
+    """
     below, above, k = -1.0, math.inf, 1.0 * guess
-    while above - below > 1:
+    if k != k:
+        return k
+    while below < k and k < above:
         if cdf(k, a, b) < q:
             below = k
         else:
