@@ -28,7 +28,12 @@ def programs_of(family: Family) -> Mapping[str, _Program]:
     }
     if family.is_discrete:
         logarithm = _logpmf(family)
-        return {"logpmf": logarithm, "pmf": _mass(logarithm), **shares, "ppf": _least(family)}
+        return {
+            "logpmf": logarithm,
+            "pmf": _mass(family, logarithm),
+            **shares,
+            "ppf": _least(family),
+        }
     logarithm = _logpdf(family)
     return {"logpdf": logarithm, "pdf": _density(logarithm), **shares, "ppf": _ppf(family)}
 
@@ -49,10 +54,18 @@ def _density(logarithm: _Program) -> _Program:
     return density
 
 
-def _mass(logarithm: _Program) -> _Program:
+def _mass(family: Family, logarithm: _Program) -> _Program:
+    program = _of_two(family, family.mass_at_end)
+    low, high, has_first = *_bounds(family), family.support[1] is None
+
     def mass(k: Number, a: Number, b: Number, loc: Number) -> Number:
         value = logarithm(k, a, b, loc)
-        return 0.0 if value == -math.inf else exp(value)
+        if value != -math.inf:
+            return exp(value)
+        z = 1.0 * (k - loc)
+        if z < low or z > (a if has_first else high) or floor(z) != z or isinf(z):
+            return 0.0
+        return program(z, a, b)
 
     return mass
 

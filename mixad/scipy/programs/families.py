@@ -29,6 +29,7 @@ from mixad.special import (
     floor,
     gammainc,
     gammaincc,
+    isinf,
     lgamma,
     log,
     log1mexp,
@@ -37,6 +38,7 @@ from mixad.special import (
     logit,
     ndtr,
     ndtri,
+    nextafter,
     pow,
     sigmoid,
     sinpi,
@@ -72,6 +74,9 @@ class Family:
         Whether it takes whole numbers.
     is_valid : callable
         Whether two shapes, of which the family may have fewer, are such: positive by default.
+    mass_at_end : callable
+        Of a discrete one the probability where it is 0, for the end of a shape's range: it has
+        derivatives there, and its logarithm none.
     """
 
     what: str
@@ -84,6 +89,7 @@ class Family:
     ppf: _Program
     is_discrete: bool = False
     is_valid: _Program = lambda a, b: a > 0 and b > 0
+    mass_at_end: _Program = lambda k, *shapes: 0.0
 
 
 _LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
@@ -109,7 +115,7 @@ def _lognormal_log_density(z: Number, s: Number) -> Number:
     if z == 0:
         return -math.inf
     w = log(z) / s
-    return -0.5 * w * w - log(s * z) - _LOG_ROOT_TWO_PI
+    return -0.5 * w * w - log(s) - log(z) - _LOG_ROOT_TWO_PI
 
 
 # -- exponential and its like ----------------------------------------------------------------------
@@ -129,6 +135,11 @@ def _laplace_ppf(q: Number) -> Number:
 
 def _logistic_log_density(z: Number) -> Number:
     return log_sigmoid(z) + log_sigmoid(-z)
+
+
+def _weibull_log_cdf(z: Number, c: Number) -> Number:
+    w = c * log(z)
+    return w if w < -40 else log1mexp(-pow(z, c))  # where the power may underflow
 
 
 def _weibull_log_density(z: Number, c: Number) -> Number:
@@ -159,11 +170,17 @@ def _gamma_log_density(z: Number, a: Number) -> Number:
     return xlogy(a - 1, z) - z - lgamma(a)
 
 
+def _least_of_all_digits(x: Number) -> Number:
+    """Return above which numbers of the type of another are far from underflow."""
+    epsilon = nextafter(1 + 0 * x, 2.0) - 1
+    return nextafter(0 * x, 1.0) / epsilon / epsilon / epsilon
+
+
 def _gamma_log_cdf(z: Number, a: Number) -> Number:
     value = gammainc(a, z)
     if value > 0.5:
         return log1p(-gammaincc(a, z))
-    if value > 1e-290:
+    if value > _least_of_all_digits(z):
         return log(value)
     # DLMF 8.11.4, far below the mean, where the first factor underflows
     total, term, k = 1.0 + 0 * z, 1.0 + 0 * z, 1
@@ -182,6 +199,8 @@ def _gamma_ppf(q: Number, a: Number) -> Number:
     """
     t, size = -log1p(-q), lgamma(a)
     low, high = (log(q) + log(a) + size) / a, log(a + sqrt(2 * a * t) + t)
+    if low < -40:  # where P is that
+        return exp(low)
     return exp(newton(low if q < 0.9 else high, _gamma_excess, a, size, q))
 
 
@@ -231,6 +250,8 @@ def _f_log_cdf(z: Number, dfn: Number, dfd: Number) -> Number:
 
 
 def _t_log_density(z: Number, df: Number) -> Number:
+    if isinf(df):
+        return _normal_log_density(z)
     half = 0.5 * df
     far = 2 * log(abs(z)) - log(df) if abs(z) > 1e15 * df else log1p(z * z / df)
     return -betaln_of_positive(0.5, half) - 0.5 * log(df) - (half + 0.5) * far
@@ -238,7 +259,11 @@ def _t_log_density(z: Number, df: Number) -> Number:
 
 def _t_part(z: Number, df: Number) -> tuple[bool, Number]:
     """Return True and log P(t < -abs(z)), or False and P(0 < t < z): the latter near 0 alone."""
-    a, whole = 0.5 * df, df + z * z
+    a = 0.5 * df
+    if abs(z) > 1e9 * max(df, 1.0):  # whose square may overflow
+        far = a * (log(df) - 2 * log(abs(z))) - betaln_of_positive(0.5, a)
+        return True, far - log(df)
+    whole = df + z * z
     x, y = df / whole, z / whole * z
     is_tail, beta = y * (a + 2.5) >= 1.5, betaln_of_positive(0.5, a)
     c, d, u = (a, 0.5, x) if is_tail else (0.5, a, y)
@@ -249,6 +274,8 @@ def _t_part(z: Number, df: Number) -> tuple[bool, Number]:
 
 
 def _t_cdf(z: Number, df: Number) -> Number:
+    if isinf(df):
+        return ndtr(z)
     is_tail, part = _t_part(z, df)
     if not is_tail:
         return 0.5 + part
@@ -256,6 +283,8 @@ def _t_cdf(z: Number, df: Number) -> Number:
 
 
 def _t_log_cdf(z: Number, df: Number) -> Number:
+    if isinf(df):
+        return _log_ndtr(z)
     is_tail, part = _t_part(z, df)
     if not is_tail:
         return log(0.5 + part) if z < 0 else log1p(part - 0.5)
@@ -263,6 +292,8 @@ def _t_log_cdf(z: Number, df: Number) -> Number:
 
 
 def _t_ppf(q: Number, df: Number) -> Number:
+    if isinf(df):
+        return ndtri(q)
     if abs(q - 0.5) < 1e-9:  # where the density is all but a constant
         return (q - 0.5) * (sqrt(df) * exp(betaln_of_positive(0.5, 0.5 * df)))
     tail = q if q < 0.5 else 1 - q
@@ -285,6 +316,14 @@ def _binom_log_density(k: Number, n: Number, p: Number) -> Number:
     return xlogy(k, p) + xlog1py(n - k, -p) - log(n + 1) - betaln_of_positive(n - k + 1, k + 1)
 
 
+def _binom_mass_at_end(k: Number, n: Number, p: Number) -> Number:
+    """Powers are those of n p, so that the other factor does not overflow."""
+    q = 1 - p
+    few, small, large = (k, p, q) if p < 0.5 else (n - k, q, p)
+    size = -log(n + 1) - betaln_of_positive(n - k + 1, k + 1) - few * log(n)
+    return exp(size) * pow(n * small, few) * pow(large, n - few)
+
+
 def _binom_cdf(k: Number, n: Number, p: Number) -> Number:
     return 1.0 + 0 * p if k >= n else betainc(n - k, k + 1, 1 - p, p)
 
@@ -300,7 +339,17 @@ def _binom_ppf(q: Number, n: Number, p: Number) -> Number:
 
 def _poisson_log_cdf(k: Number, mu: Number) -> Number:
     value = gammaincc(k + 1, mu)
-    return log(value) if value < 0.5 else log1p(-gammainc(k + 1, mu))
+    if value >= 0.5:
+        return log1p(-gammainc(k + 1, mu))
+    if value > _least_of_all_digits(mu):
+        return log(value)
+    # the sum of probabilities from the largest on, where it underflows
+    total, term, j = 1.0 + 0 * mu, 1.0 + 0 * mu, 0.0
+    while j < k and total + j * j * term > total:
+        term = term * ((k - j) / mu)
+        total = total + term
+        j += 1
+    return k * log(mu) - lgamma(k + 1) - mu + log(total)
 
 
 def _poisson_cdf(k: Number, mu: Number, b: Number = 0.0) -> Number:
@@ -313,7 +362,15 @@ def _poisson_ppf(q: Number, mu: Number) -> Number:
 
 
 def _geom_cdf(k: Number, p: Number, b: Number = 0.0) -> Number:
-    return -expm1(k * log1p(-p))
+    return 1 - pow(1 - p, k) if p == 1 else -expm1(k * log1p(-p))
+
+
+def _geom_sf(k: Number, p: Number) -> Number:
+    return pow(1 - p, k) if p == 1 else exp(k * log1p(-p))
+
+
+def _geom_log_cdf(k: Number, p: Number) -> Number:
+    return log1p(-pow(1 - p, k)) if p == 1 else log1mexp(k * log1p(-p))
 
 
 @with_partials(lambda q, p: (0.0, 0.0))
@@ -324,6 +381,12 @@ def _geom_ppf(q: Number, p: Number) -> Number:
 
 def _nbinom_log_density(k: Number, n: Number, p: Number) -> Number:
     return n * log(p) + xlog1py(k, -p) - log(n + k) - betaln_of_positive(n, k + 1)
+
+
+def _nbinom_mass_at_end(k: Number, n: Number, p: Number) -> Number:
+    most = max(n, 1.0)
+    size = -log(n + k) - betaln_of_positive(n, k + 1) - k * log(most)
+    return exp(size) * pow(p, n) * pow(most * (1 - p), k)
 
 
 def _nbinom_cdf(k: Number, n: Number, p: Number) -> Number:
@@ -345,6 +408,7 @@ FAMILIES = {
         _bernoulli_cdf, _bernoulli_sf,
         lambda q, p: 0.0 * q if q <= 1 - p else 1.0 + 0.0 * q,
         True, lambda p, b: 0 <= p <= 1,
+        lambda k, p: p if k == 1 else 1 - p,
     ),
     "beta": Family(
         "beta", ("a", "b"), (0.0, 1.0), _beta_log_density,
@@ -358,6 +422,7 @@ FAMILIES = {
         lambda k, n, p: log_betainc(n - k, k + 1, 1 - p, p),
         _binom_cdf, _binom_sf, _binom_ppf,
         True, lambda n, p: n >= 0 and floor(n) == n and 0 <= p <= 1,
+        _binom_mass_at_end,
     ),
     "cauchy": Family(
         "Cauchy", (), _WHOLE, _cauchy_log_density, _cauchy_log_cdf, _cauchy_cdf,
@@ -392,10 +457,9 @@ FAMILIES = {
     "geom": Family(
         "geometric", ("p",), (1.0, math.inf),
         lambda k, p: log(p) + xlog1py(k - 1, -p),
-        lambda k, p: log1mexp(k * log1p(-p)),
-        _geom_cdf,
-        lambda k, p: exp(k * log1p(-p)),
-        _geom_ppf, True, lambda p, b: 0 < p <= 1,
+        _geom_log_cdf, _geom_cdf, _geom_sf, _geom_ppf,
+        True, lambda p, b: 0 < p <= 1,
+        lambda k, p: p * pow(1 - p, k - 1),
     ),
     "gumbel_r": Family(
         "right-skewed Gumbel", (), _WHOLE,
@@ -431,7 +495,7 @@ FAMILIES = {
         lambda k, n, p: log_betainc(n, k + 1, p, 1 - p),
         _nbinom_cdf,
         lambda k, n, p: betainc(k + 1, n, 1 - p, p),
-        _nbinom_ppf, True, lambda n, p: n > 0 and 0 < p <= 1,
+        _nbinom_ppf, True, lambda n, p: n > 0 and 0 < p <= 1, _nbinom_mass_at_end,
     ),
     "norm": Family(
         "normal", (), _WHOLE, _normal_log_density, _log_ndtr,
@@ -454,6 +518,7 @@ FAMILIES = {
         _poisson_cdf,
         lambda k, mu: gammainc(k + 1, mu),
         _poisson_ppf, True, lambda mu, b: mu >= 0,
+        lambda k, mu: exp(-lgamma(k + 1) - mu) * pow(mu, k),
     ),
     "t": Family(
         "Student's t", ("df",), _WHOLE, _t_log_density, _t_log_cdf, _t_cdf,
@@ -470,7 +535,7 @@ FAMILIES = {
     ),
     "weibull_min": Family(
         "Weibull", ("c",), _POSITIVE, _weibull_log_density,
-        lambda z, c: log1mexp(-pow(z, c)),
+        _weibull_log_cdf,
         lambda z, c: -expm1(-pow(z, c)),
         lambda z, c: exp(-pow(z, c)),
         lambda q, c: pow(-log1p(-q), 1 / c),

@@ -20,9 +20,9 @@ __all__ = ["betainc", "fraction", "log_betainc", "log_odds", "log_power"]
 def betainc(a: Number, b: Number, x: Number, y: Number) -> Number:
     """Return I(a, b, x), for y = 1 - x."""
     if x <= 0:
-        return 0.0 * x
+        return _near_zero(a, b, x)
     if y <= 0:
-        return 1.0 + 0.0 * y
+        return 1 - _near_zero(b, a, y)
     is_lower, part = _part(a, b, x, y, betaln_of_positive(a, b))
     return exp(part) if is_lower else 1 - exp(part)
 
@@ -32,9 +32,16 @@ def log_betainc(a: Number, b: Number, x: Number, y: Number) -> Number:
     if x <= 0:
         return -math.inf
     if y <= 0:
-        return 0.0 * y
+        return log1p(-_near_zero(b, a, y))
     is_lower, part = _part(a, b, x, y, betaln_of_positive(a, b))
     return part if is_lower else log1p(-exp(part))
+
+
+def _near_zero(a: Number, b: Number, x: Number) -> Number:
+    """Return I(a, b, x) at x = 0 with two derivatives by x of whole a, else 0."""
+    if a == 1:
+        return b * x * (1 + 0.5 * (1 - b) * x)
+    return 0.5 * (b * x) * ((b + 1) * x) if a == 2 else 0.0 * x
 
 
 def _part(a: Number, b: Number, x: Number, y: Number, beta: Number) -> tuple[bool, Number]:
@@ -84,7 +91,10 @@ def log_odds(a: Number, b: Number, p: Number, q: Number) -> Number:
     """
     is_lower, beta = p <= q, betaln_of_positive(a, b)
     c, d, r = (a, b, p) if is_lower else (b, a, q)
-    v = newton((log(r) + log(c) + beta) / c, _excess, c, d, beta, log(r))
+    start = (log(r) + log(c) + beta) / c
+    if start + log(c + d + 1) < -40:  # where w is less than what is added to 1
+        return start if is_lower else -start
+    v = newton(start, _excess, c, d, beta, log(r))
     return v if is_lower else -v
 
 
