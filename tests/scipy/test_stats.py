@@ -289,6 +289,118 @@ def test_second_derivatives_are_mpmaths() -> None:
     np.testing.assert_allclose(found, hessian, rtol=1e-8)
 
 
+# -- ends of ranges, and of floats -----------------------------------------------------------------
+
+
+ENDS = {
+    "bernoulli": [("pmf", 1, (), 0.0, 1.0), ("pmf", 0, (), 1.0, -1.0)],
+    "binom": [
+        ("pmf", 1, (5,), 0.0, 5.0),
+        ("pmf", 4, (5,), 1.0, -5.0),
+        ("pmf", 0, (5,), 0.0, -5.0),
+        ("pmf", 1000, (2000,), 0.0, 0.0),
+        ("pmf", 1, (0,), 0.0, 0.0),
+        ("sf", 0, (5,), 0.0, 5.0),
+        ("cdf", 4, (5,), 1.0, -5.0),
+        ("logcdf", 0, (5,), 0.0, -5.0),
+    ],
+    "poisson": [("pmf", 1, (), 0.0, 1.0), ("pmf", 2, (), 0.0, 0.0), ("sf", 0, (), 0.0, 1.0)],
+    "geom": [
+        ("cdf", 1, (), 1.0, 1.0),
+        ("sf", 1, (), 1.0, -1.0),
+        ("sf", 2, (), 1.0, 0.0),
+        ("logcdf", 1, (), 1.0, 1.0),
+        ("pmf", 2, (), 1.0, -1.0),
+    ],
+    "nbinom": [
+        ("pmf", 1, (3.0,), 1.0, -3.0),
+        ("pmf", 300, (1e-3,), 1.0, 0.0),
+        ("cdf", 0, (1.0,), 1.0, 1.0),
+        ("sf", 0, (1.0,), 1.0, -1.0),
+    ],
+}
+"""Methods, counts, shapes, the last shape's end of its range and the derivative there."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in ENDS]
+)
+def test_masses_have_derivatives_at_ends_of_a_shapes_range(name: str) -> None:
+    """They are polynomials of it, or nearly."""
+    for method, k, shapes, end, wanted in ENDS[name]:
+        own = call(stats, name, method)
+        with np.errstate(all="ignore"):
+            reference = call(scipy.stats, name, method)(k, *shapes, end)
+        np.testing.assert_allclose(own(k, *shapes, end), reference, rtol=1e-14)
+        found = mixad.grad(lambda p, own=own, k=k, shapes=shapes: own(k, *shapes, p))(end)
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+@pytest.mark.slow
+def test_masses_have_second_derivatives_at_ends_of_a_shapes_range() -> None:
+    for method, k, wanted in (("pmf", 2, 20.0), ("sf", 0, -20.0), ("sf", 1, 20.0), ("sf", 2, 0.0)):
+        own = call(stats, "binom", method)
+        found = mixad.grad(mixad.grad(lambda p, own=own, k=k: own(k, 5, p)))(0.0)
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+SINGLE = np.float32
+POISSON_FAR = float(mpmath.log(gamma_above(mpmath.mpf(301), mpmath.mpf(1500))))
+EXTREMES = {
+    "t.cdf": [((1e300, 3.0), 1.0), ((-1e300, 3.0), 0.0), ((SINGLE(1e25), SINGLE(3)), 1.0),
+              ((0.3, np.inf), scipy.stats.norm.cdf(0.3))],
+    "t.sf": [((1e300, 3.0), 0.0), ((-1e300, 3.0), 1.0)],
+    "t.logcdf": [((-1e200, 1.0), -200 * np.log(10) - np.log(np.pi)),
+                 ((0.3, np.inf), scipy.stats.norm.logcdf(0.3))],
+    "t.logpdf": [((0.3, np.inf), scipy.stats.norm.logpdf(0.3))],
+    "t.ppf": [((0.3, np.inf), scipy.stats.norm.ppf(0.3)),
+              ((SINGLE(1e-10), SINGLE(0.1)), -np.inf)],
+    "poisson.logcdf": [((2, 1413.1), np.log(1 + 1413.1 + 1413.1**2 / 2) - 1413.1),
+                       ((0, 1e5), -1e5),
+                       ((300.0, 1500.0), POISSON_FAR),
+                       ((SINGLE(1), SINGLE(300)), np.log(301) - 300)],
+    "weibull_min.logcdf": [((1e-10, 50.0), -500 * np.log(10)),
+                           ((SINGLE(1e-2), SINGLE(30)), -60 * np.log(10))],
+    "gamma.ppf": [((1e-5, 0.001), 0.0), ((0.5, 0.01), scipy.stats.gamma.ppf(0.5, 0.01))],
+    "gamma.logcdf": [((SINGLE(1e-30), SINGLE(1.5)), -103.9010152)],
+    "chi2.ppf": [((0.01, 0.005), 0.0), ((SINGLE(1e-3), SINGLE(0.1)), 0.0)],
+    "beta.ppf": [((1e-200, 0.5, 0.5), 0.0), ((1e-100, 0.5, 0.5), (np.pi / 2 * 1e-100) ** 2)],
+    "f.ppf": [((1e-200, 1.0, 0.5), 0.0)],
+    "lognorm.logpdf": [((1e-300, 1e-30), -((300 * np.log(10) / 1e-30) ** 2) / 2)],
+}  # fmt: skip
+"""Arguments whose squares or powers overflow or underflow, and values."""
+
+EXTREME_SLOPES = [
+    ("t.logcdf", (-1e200, 1.0), 0, 1e-200),
+    ("t.cdf", (1e300, 3.0), 0, 0.0),
+    ("t.logpdf", (0.3, np.inf), 0, -0.3),
+    ("poisson.logcdf", (1, 922.0), 1, 1 / 923 - 1),
+    ("weibull_min.logcdf", (1e-10, 50.0), 0, 5e11),
+    ("weibull_min.logcdf", (1e-10, 50.0), 1, -10 * np.log(10)),
+    ("gamma.ppf", (1e-5, 0.001), 0, 0.0),
+    ("beta.ppf", (1e-100, 0.5, 0.5), 0, np.pi**2 / 2 * 1e-100),
+    ("lognorm.logpdf", (1e-300, 1.0), 0, (300 * np.log(10) - 1) * 1e300),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", EXTREMES)
+def test_values_where_powers_leave_the_range_of_floats(function: str) -> None:
+    for arguments, wanted in EXTREMES[function]:
+        found = call(stats, *function.split("."))(*arguments)
+        rtol = 1e-6 if isinstance(arguments[0], np.float32) else 1e-11
+        np.testing.assert_allclose(found, wanted, rtol=rtol)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "arguments", "at", "wanted"), EXTREME_SLOPES)
+def test_derivatives_where_powers_leave_the_range_of_floats(
+    function: str, arguments: tuple[float, ...], at: int, wanted: float
+) -> None:
+    found = mixad.grad(call(stats, *function.split(".")), argnums=at)(*arguments)
+    np.testing.assert_allclose(found, wanted, rtol=1e-11)
+
+
 # -- arguments -------------------------------------------------------------------------------------
 
 

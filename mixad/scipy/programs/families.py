@@ -345,7 +345,7 @@ def _poisson_log_cdf(k: Number, mu: Number) -> Number:
         return log(value)
     # the sum of probabilities from the largest on, where it underflows
     total, term, j = 1.0 + 0 * mu, 1.0 + 0 * mu, 0.0
-    while j < k and total + j * j * term > total:
+    while j < k and total + (j + 1) * (j + 1) * term > total:
         term = term * ((k - j) / mu)
         total = total + term
         j += 1
