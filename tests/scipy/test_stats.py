@@ -366,6 +366,9 @@ EXTREMES = {
     "chi2.ppf": [((0.01, 0.005), 0.0), ((SINGLE(1e-3), SINGLE(0.1)), 0.0)],
     "beta.ppf": [((1e-200, 0.5, 0.5), 0.0), ((1e-100, 0.5, 0.5), (np.pi / 2 * 1e-100) ** 2)],
     "f.ppf": [((1e-200, 1.0, 0.5), 0.0)],
+    "f.cdf": [((1e308, 4.0, 6.5), 1.0), ((SINGLE(3e38), SINGLE(4), SINGLE(6)), 1.0)],
+    "f.sf": [((1e308, 20.0, 0.1), scipy.stats.f.sf(1e300, 20.0, 0.1) * 1e-8**0.05)],
+    "f.logpdf": [((1e308, 20.0, 0.1), scipy.stats.f.logpdf(1e300, 20.0, 0.1) - 8.4 * np.log(10))],
     "lognorm.logpdf": [((1e-300, 1e-30), -((300 * np.log(10) / 1e-30) ** 2) / 2)],
 }  # fmt: skip
 """Arguments whose squares or powers overflow or underflow, and values."""

@@ -226,10 +226,14 @@ def _beta_log_density(z: Number, a: Number, b: Number) -> Number:
 def _f_log_density(z: Number, dfn: Number, dfd: Number) -> Number:
     ratio = dfn / dfd
     a, b = 0.5 * dfn, 0.5 * dfd
-    return a * log(ratio) + xlogy(a - 1, z) - (a + b) * log1p(ratio * z) - betaln_of_positive(a, b)
+    whole = log(z) + log(ratio) if z > 1e20 / ratio else log1p(ratio * z)
+    return a * log(ratio) + xlogy(a - 1, z) - (a + b) * whole - betaln_of_positive(a, b)
 
 
 def _shares(z: Number, dfn: Number, dfd: Number) -> tuple[Number, Number]:
+    if z > 1e9 * (dfd / dfn):  # where a product may overflow
+        w = dfd / dfn / z
+        return 1 / (1 + w), w / (1 + w)
     whole = dfn * z + dfd
     return dfn * z / whole, dfd / whole
 
