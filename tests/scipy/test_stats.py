@@ -380,6 +380,7 @@ EXTREME_SLOPES = [
     ("poisson.logcdf", (1, 922.0), 1, 1 / 923 - 1),
     ("weibull_min.logcdf", (1e-10, 50.0), 0, 5e11),
     ("weibull_min.logcdf", (1e-10, 50.0), 1, -10 * np.log(10)),
+    ("t.ppf", (SINGLE(1e-10), SINGLE(0.1)), 1, np.inf),
     ("gamma.ppf", (1e-5, 0.001), 0, 0.0),
     ("beta.ppf", (1e-100, 0.5, 0.5), 0, np.pi**2 / 2 * 1e-100),
     ("lognorm.logpdf", (1e-300, 1.0), 0, (300 * np.log(10) - 1) * 1e300),

@@ -301,7 +301,7 @@ def _t_ppf(q: Number, df: Number) -> Number:
     if abs(q - 0.5) < 1e-9:  # where the density is all but a constant
         return (q - 0.5) * (sqrt(df) * exp(betaln_of_positive(0.5, 0.5 * df)))
     tail = q if q < 0.5 else 1 - q
-    size = sqrt(df) * exp(-0.5 * log_odds(0.5 * df, 0.5, 2 * tail, 1 - 2 * tail))
+    size = exp(0.5 * (log(df) - log_odds(0.5 * df, 0.5, 2 * tail, 1 - 2 * tail)))
     return -size if q < 0.5 else size
 
 
