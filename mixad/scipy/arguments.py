@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
 
 from mixad import pytree
-from mixad.backends.arrays import NUMPY, is_array
+from mixad.backends.arrays import NUMPY, Library, is_array, is_number
 from mixad.namespace.array_likes import first_traced, from_lists
+from mixad.namespace.data_types import astype
+from mixad.namespace.elementwise import is_operand
 from mixad.scalar.dtypes import element_type_of
+from mixad.scalar.types import ScalarType
 from mixad.tape.constant import constants, unwrapped
 from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import short_traceback
 
-__all__ = ["as_arrays", "as_floats", "is_complex", "of_arrays", "returned"]
+__all__ = ["as_arrays", "as_floats", "float_operands", "is_complex", "of_arrays", "returned"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -103,3 +106,35 @@ def _as_float(x: Any) -> Any:
 def is_complex(x: Any) -> bool:
     """Whether an array is of complex numbers."""
     return element_type_of(x.dtype).is_complex
+
+
+def float_operands(operands: Iterable[Any]) -> list[Any]:
+    """Return operands of a kernel, whole numbers and booleans among them as floats.
+
+    Floats have the type that the library gives such operands together, by default its own.
+    """
+    each: list[Any] = [float(o) if isinstance(o, int) else o for o in operands]
+    if not all(map(is_operand, each)):
+        return each  # which the kernel refuses
+    arrays = [o for o in each if not is_number(o)]
+    own = [o for o in arrays if not isinstance(o, np.generic)]
+    library = library_beside(own[0]) if own else NUMPY
+    strong = arrays if library is NUMPY else own  # beside others NumPy's scalars adapt
+    types = [element_type_of(o.dtype) for o in strong]
+    if all(t.is_inexact for t in types) or any(t.is_complex for t in types):
+        return each
+    common: ScalarType | None = types[0]
+    for type in types[1:]:
+        common = common and library.rules.strong(common, type)
+    if common is None:
+        return each
+    common = common if common.is_float else library.rules.default_float
+    return [o if is_number(o) else _operand_as_float(o, library, common) for o in each]
+
+
+def _operand_as_float(operand: Any, library: Library, type: ScalarType) -> Any:
+    if element_type_of(operand.dtype).is_float:
+        return operand
+    if isinstance(operand, np.generic):
+        return type.dtype.type(operand) if library is NUMPY else float(operand)
+    return astype(operand, library.dtype_of(type))

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from mixad.backends.arrays import NUMPY, Library, is_number
-from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import elementwise, is_operand
+from mixad.backends.arrays import is_number
+from mixad.namespace.elementwise import elementwise
 from mixad.namespace.manipulation import normalized_axes
 from mixad.namespace.special import SPECIAL
-from mixad.scalar.dtypes import element_type_of
-from mixad.scalar.types import ScalarType
-from mixad.scipy.arguments import as_arrays, as_floats, is_complex, of_arrays, returned
+from mixad.scipy.arguments import (
+    as_arrays,
+    as_floats,
+    float_operands,
+    is_complex,
+    of_arrays,
+    returned,
+)
 from mixad.tape.constant import unwrapped
-from mixad.tape.node import Rule, apply_without_derivative, library_beside
+from mixad.tape.node import Rule, apply_without_derivative
 from mixad.tracebacks import short_traceback
 
 __all__ = ["logsumexp", "multigammaln", *sorted(SPECIAL)]
@@ -114,38 +116,6 @@ def _finite_top(xp: Any, a: Any, axis: tuple[int, ...]) -> Any:
 
 
 _FINITE_TOP = Rule("finite_top", _finite_top, ())
-
-
-def float_operands(operands: Iterable[Any]) -> list[Any]:
-    """Return operands of a kernel, whole numbers and booleans among them as floats.
-
-    Floats have the type that the library gives such operands together, by default its own.
-    """
-    each: list[Any] = [float(o) if isinstance(o, int) else o for o in operands]
-    if not all(map(is_operand, each)):
-        return each  # which the kernel refuses
-    arrays = [o for o in each if not is_number(o)]
-    own = [o for o in arrays if not isinstance(o, np.generic)]
-    library = library_beside(own[0]) if own else NUMPY
-    strong = arrays if library is NUMPY else own  # beside others NumPy's scalars adapt
-    types = [element_type_of(o.dtype) for o in strong]
-    if all(t.is_inexact for t in types) or any(t.is_complex for t in types):
-        return each
-    common: ScalarType | None = types[0]
-    for type in types[1:]:
-        common = common and library.rules.strong(common, type)
-    if common is None:
-        return each
-    common = common if common.is_float else library.rules.default_float
-    return [o if is_number(o) else _as_float(o, library, common) for o in each]
-
-
-def _as_float(operand: Any, library: Library, type: ScalarType) -> Any:
-    if element_type_of(operand.dtype).is_float:
-        return operand
-    if isinstance(operand, np.generic):
-        return type.dtype.type(operand) if library is NUMPY else float(operand)
-    return astype(operand, library.dtype_of(type))
 
 
 def _function(name: str) -> Callable[..., Any]:

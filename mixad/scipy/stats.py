@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mixad.backends.arrays import is_number
 from mixad.broadcast.function import BroadcastFunction, broadcast
-from mixad.scipy.arguments import as_arrays, returned
+from mixad.scipy.arguments import as_arrays, float_operands, returned
 from mixad.scipy.programs.distribution import programs_of
 from mixad.scipy.programs.families import FAMILIES, Family
-from mixad.scipy.special import float_operands
 from mixad.tape.constant import unwrapped
 from mixad.tracebacks import short_traceback
 
