@@ -7,7 +7,7 @@ from typing import Any
 
 from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.integrations import borrower
-from mixad.errors import KernelTypeError, NoRuleError
+from mixad.errors import KernelTypeError, NoRuleError, TracerError
 
 __all__ = ["borrow", "is_borrowed", "or_borrow"]
 
@@ -50,7 +50,7 @@ def or_borrow(
             raise
         try:
             return borrow(NoRuleError(str(error)), function, args, kwargs)
-        except Exception:
+        except TracerError:  # refused, too: what the rule says is nearer
             raise error from None
     _SOMETIMES.add(function)
     _REFUSALS.keep(_key(function, args, kwargs), 1, refusal)

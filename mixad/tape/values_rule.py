@@ -243,7 +243,7 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     levels = levels_of(tracers) if tracers else frozenset[Level]()
     foresees = any(level.foresees for level in levels)
     evaluate = rule.alike if rule.alike is not None and foresees else rule.evaluate
-    values = in_given_types(evaluate)(library.xp, *map(elements_of, arguments), **static)
+    values = _evaluated(evaluate, library.xp, list(map(elements_of, arguments)), static)
     if not tracers:
         return values
     for level in levels:
@@ -261,6 +261,16 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
         journal.evaluated(rule, static, given, cells)
     node = ValuesNode(rule, held, static, parents, cells, levels, type(tracers[0]))
     return tuple(followed(node.traced(k)) for k in range(len(cells)))
+
+
+@in_given_types
+def _evaluated(
+    evaluate: Callable[..., tuple[Array, ...]],
+    xp: Any,
+    arrays: Sequence[Any],
+    static: Mapping[str, Any],
+) -> tuple[Array, ...]:
+    return evaluate(xp, *arrays, **static)
 
 
 def _applied(rule: ValuesRule, arguments: Sequence[Any], static: Mapping[str, Any]) -> Any:

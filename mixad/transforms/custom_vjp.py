@@ -119,10 +119,7 @@ class _VjpRule:
     fwd: Function
     bwd: Function
 
-    @property
-    def borrowed_from(self) -> str:
-        """The functions are the user's."""
-        return ""
+    borrowed_from = ""  # the functions are the user's
 
     def argument(self, index: int) -> str:
         """Return what an array is called in messages that was changed in the meantime."""
