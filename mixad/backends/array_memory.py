@@ -29,34 +29,16 @@ NumpyArray: TypeAlias = np.ndarray[Any, Any]
 class ArrayMemory:
     """How the memory of one library's arrays is shared with NumPy.
 
-    Attributes
-    ----------
-    strides : callable
-        Bytes between neighbours along each axis of an array.
-    view : callable
-        The NumPy array over the memory of an array on the CPU.
-    wrapped : callable
-        ``(xp, result, like)``: the library's array over the memory of a NumPy array, on the device
-        of ``like``.
-    bits : callable
-        An array of bfloat16, which NumPy does not know, as one of int16 over the same memory.
-    address : callable
-        Where an array begins; None where only `view` tells.
-    elements : callable
-        A NumPy array of the elements of an array, copied from its device if need be.
-    have_same_bytes : callable or None
-        Whether two arrays of one type and shape have the same bytes, compared on their device; None
-        where `elements` are compared.
-    strided_view : callable or None
-        ``(array, dtype, shape, strides, first)``: a view of other shape and strides that begins so
-        many bytes after an array; None where the library makes no such views.
-    apart : callable
-        Returns the context in which arrays are made that no transform of the library sees.
-    is_capturing : callable
-        Whether a graph is captured on the current stream.
+    `view` and `elements` return NumPy arrays: over an array's own memory on the CPU, and of its
+    elements copied from any device. `wrapped` ``(xp, result, like)`` makes an array of the library
+    over NumPy's memory, on the device of ``like``. `bits` views bfloat16, which NumPy does not
+    know, as int16.
+
+    `strided_view` ``(array, dtype, shape, strides, first)`` begins ``first`` bytes after the array.
+    `apart` is the context in which no transform of the library sees what is made.
     """
 
-    strides: Callable[[Array], tuple[int, ...]]
+    strides: Callable[[Array], tuple[int, ...]]  # bytes between neighbours along each axis
     view: Callable[[Array], NumpyArray]
     wrapped: Callable[[Any, NumpyArray, Array], Array]
     bits: Callable[[Array], Array] = lambda a: a.view("int16")
@@ -65,7 +47,7 @@ class ArrayMemory:
     have_same_bytes: Callable[[Array, Array], bool] | None = None
     strided_view: Callable[..., Array] | None = None
     apart: Callable[[], AbstractContextManager[Any]] = nullcontext
-    is_capturing: Callable[[], bool] = lambda: False
+    is_capturing: Callable[[], bool] = lambda: False  # whether the stream captures a graph
 
 
 def packed_strides(array: Array) -> tuple[int, ...]:
@@ -83,9 +65,9 @@ def _refuse_to_compute(array: Array) -> NoReturn:
 
 
 def _over_jax(array: Array) -> NumpyArray:
-    """Return the NumPy array over a JAX array's memory, which is waited for.
+    """Wait for a JAX array and return the NumPy array over its memory.
 
-    DLPack takes no bfloat16 to NumPy.
+    bfloat16 comes as its bits, since DLPack does not take it to NumPy.
     """
     return np.asarray(array).view("int16") if is_bfloat16(array) else np.from_dlpack(array)
 
@@ -104,10 +86,10 @@ def _as_jax(xp: Any, result: NumpyArray, like: Array) -> Array:
 
 
 def _address_of() -> Callable[[np.ndarray[Any, Any]], int]:
-    """Return what reads where an array begins: probed once, by the public way where that fails.
+    """Return the function that reads where a NumPy array begins; it is probed once.
 
-    Every extension that is compiled against NumPy reads it behind the head of the object
-    (``PyArrayObject_fields.data``).  `ndarray.ctypes` takes ten times as long.
+    Every extension compiled against NumPy reads it behind the head of the object
+    (``PyArrayObject_fields.data``). `ndarray.ctypes` takes ten times as long.
     """
     at, head = ctypes.c_size_t.from_address, object.__basicsize__
 

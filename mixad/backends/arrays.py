@@ -61,18 +61,10 @@ _TORCH_RULES = {"torch.float32": TORCH_RULES, "torch.float64": TORCH_DOUBLE_RULE
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """One array library.
+    """One array library."""
 
-    Attributes
-    ----------
-    name : str
-        Top-level module of its arrays, such as ``"numpy"``.
-    xp : module
-        Its array-API namespace.
-    """
-
-    name: str
-    xp: Any
+    name: str  # the top-level module of its arrays, such as "numpy"
+    xp: Any  # its array-API namespace
     _dtypes: dict[ScalarType, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -82,9 +74,10 @@ class Library:
 
     @property
     def rules(self) -> Rules:
-        """Its promotion policy; that of the standard where it is not known.
+        """The library's promotion policy; the standard's for a library that is not known.
 
-        What is kept of it is kept under `default_dtypes`, for torch's and JAX's can be changed.
+        Values derived from it are cached under `default_dtypes`, which users of torch and JAX can
+        change.
         """
         if self.name == "torch":
             return _torch_rules()
@@ -125,8 +118,8 @@ class Library:
     def asarray(self, value: Any, type: ScalarType, device: Any = None) -> Array:
         """Return a scalar or an array as an array of this library.
 
-        Over CUDA a number is written by the device, if it is no integer: to copy it from the host
-        would wait for all that is launched, and could not be captured in a graph.
+        The device itself writes floating-point numbers over CUDA: a copy from the host would wait
+        for all launches, and could not be captured in a graph.
         """
         dtype = self.dtype_of(type)
         if self.name in _OVER_CUDA and is_number(value) and type.kind in _FILLED:
@@ -136,18 +129,15 @@ class Library:
         return self.xp.asarray(value, dtype=dtype, device=device)
 
     def numpy_view(self, array: Array) -> NumpyArray:
-        """Return a NumPy array over the memory of one of its arrays on the CPU.
-
-        Of bfloat16 these are the bits.
-        """
+        """Return a NumPy array over the memory of one of its arrays on the CPU; bfloat16 as bits."""
         memory = self.memory
         return memory.view(memory.bits(array) if is_bfloat16(array) else array)
 
     def with_plain_blocks(self, value: Any) -> Any:
-        """Return what operations read in place of a value: lazy arrays with a look at each block.
+        """Return a value for operations to read; a lazy array's blocks are checked when computed.
 
-        What has no kernel would compute on blocks of any kind, or on none: the derivative of a
-        mean reads no element.
+        What has no kernel would compute on blocks of any kind, or on none: the derivative of a mean
+        reads no element.
         """
         is_array = self.is_lazy and type(value) is sys.modules["dask.array"].Array
         return with_plain_blocks(value) if is_array else value
@@ -163,10 +153,10 @@ class Library:
         dtype: Any,
         *arrays: Array,
     ) -> Array:
-        """Return what a function of NumPy arrays gives of arrays on the CPU, or will give.
+        """Return what a function of NumPy arrays gives for arrays on the CPU, lazily for lazy ones.
 
-        Arrays and result are on one device.  The function makes a new array; of lazy arrays the
-        shape and the dtype tell what it will give.
+        All arrays are on one device. The function makes a new array; shape and dtype describe it
+        where it is computed later.
         """
         if not self.is_lazy:
             result = function(*(np.asarray(self.numpy_view(a)) for a in arrays))
@@ -179,9 +169,9 @@ class Library:
         return sys.modules["dask.array"].from_delayed(delayed, shape, dtype=dtype)
 
     def wrapped(self, result: NumpyArray, type: ScalarType, like: Array) -> Array:
-        """Return a NumPy array of a type, or its bits, as one of its arrays over the memory.
+        """Return a NumPy array of a type, or its bits, as an array of this library over the memory.
 
-        It is where ``like`` is, one of its arrays on the CPU.
+        The result is on the device of ``like``, one of the library's arrays on the CPU.
         """
         if not type.brain:
             return self.memory.wrapped(self.xp, result, like)
@@ -241,11 +231,11 @@ _BY_NAMESPACE: dict[int, Library] = {id(np): NUMPY}
 
 
 def library_of(array: Array) -> Library:
-    """Return the library of an array, refusing what would not be differentiated exactly.
+    """Return the library of an array whose operations can be differentiated exactly.
 
-    KernelTypeError for subclasses of arrays whose operations mean something else and for tensors
-    that are not dense; TracerError for what a transform of torch, JAX or autograd follows: it would
-    not see what happens here.
+    KernelTypeError for subclasses whose operations mean something else and for tensors that are not
+    dense; TracerError where a transform of torch, JAX or autograd follows the array, and would see
+    nothing.
     """
     library = own_library(array)
     if library.name == "torch":
@@ -256,9 +246,10 @@ def library_of(array: Array) -> Library:
 
 
 def own_library(array: Array) -> Library:
-    """Return the library of an array that a transform of that library may follow.
+    """Return the library of an array, even if a transform of that library follows the array.
 
-    For questions about types and shapes: see `library_of` for the others, and what is refused.
+    It serves questions about types and shapes; `library_of` serves all others and says what is
+    refused.
     """
     kind = type(array)
     if kind is np.ndarray:
@@ -368,10 +359,10 @@ DESCRIPTIONS: dict[type, Callable[[Any], Hashable]] = {
 
 
 def describe_array(array: Array) -> Hashable:
-    """Return what of an array decides which program and launch serve it.
+    """Return what decides which program and launch serve an array.
 
     None where `library_of` has to look closer, where something may follow or watch operations, or
-    where telling takes as long as all else.
+    where a description takes as long as all else.
     """
     describe = DESCRIPTIONS.get(type(array))
     return None if describe is None else describe(array)

@@ -40,30 +40,14 @@ _Values: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """Compares some results of each launch of a kernel with the interpreter's.
+    """Compares some results of each launch of a kernel with the interpreter's."""
 
-    Attributes
-    ----------
-    passes : tuple of Program
-        Of the kernel, with the function's own names and lines.
-    requests : tuple of OutputRequest
-        What is made of their outputs.
-    shape : tuple of int
-        The broadcast shape.
-    backend : str
-        Name of the backend.
-    rate : float
-        Share of the elements.
-    rerun : callable
-        Runs a program on arguments, on the same backend, and stores its outputs.
-    """
-
-    passes: tuple[Program, ...]
-    requests: tuple[OutputRequest, ...]
-    shape: tuple[int, ...]
-    backend: str
-    rate: float
-    rerun: Callable[[Program, Sequence[Any]], tuple[Any, ...]]
+    passes: tuple[Program, ...]  # with the function's own names and lines
+    requests: tuple[OutputRequest, ...]  # what is made of their outputs
+    shape: tuple[int, ...]  # the broadcast shape
+    backend: str  # its name
+    rate: float  # share of the elements
+    rerun: Callable[[Program, Sequence[Any]], tuple[Any, ...]]  # runs on the same backend, stores
     _launches: Iterator[int] = field(default_factory=itertools.count, repr=False)
 
     def __call__(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
@@ -161,8 +145,8 @@ class Audit:
 class Elements:
     """Some elements of a launch.
 
-    ``arguments`` are arrays of the launch's library: of a lane, of the elements one by one;
-    ``on_host`` the same as NumPy arrays, those of 16 bits as float32.
+    ``arguments`` are arrays of the launch's library, a lane's holding these elements only;
+    ``on_host`` are the same as NumPy arrays, those of 16 bits as float32.
     """
 
     program: Program

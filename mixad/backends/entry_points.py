@@ -31,7 +31,7 @@ def entry_points(group: str) -> tuple[EntryPoint, ...]:
 def _may_announce(group: str, folder: str) -> bool:
     """Whether a folder for imports has a file of entry points that names the group.
 
-    True of what is no folder, such as a zip file, and of eggs: their insides are not looked at.
+    True for eggs and whatever is no folder, such as a zip file: nothing looks inside these.
     """
     try:
         names = os.listdir(folder or os.curdir)

@@ -145,15 +145,7 @@ class Prepared:
 
 
 class Kernel:
-    """Programs and wanted outputs, callable on arguments.
-
-    Parameters
-    ----------
-    passes : tuple of Program
-        Programs with the same params.
-    requests : tuple of OutputRequest
-        The wanted results.
-    """
+    """Programs with the same params and the outputs wanted of them, callable on arguments."""
 
     def __init__(self, passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> None:
         self.passes = passes = _without_sums(passes, requests)
@@ -255,10 +247,10 @@ class Kernel:
         return found
 
     def in_boxes(self, arguments: Sequence[Any], shifts: Sequence[Shifts | None]) -> InBoxes | None:
-        """Return what prepares launches on arrays whose elements are moved on around by shifts.
+        """Return what prepares launches on arrays whose elements are rolled by shifts.
 
-        None where they are moved before: see `mixad.kernel.rolls.plan_rolled`, and where launches
-        are watched, or another's.
+        None where arrays are rolled before the launch (see `mixad.kernel.rolls.plan_rolled`), where
+        launches are audited, and for backends of plugins.
         """
         indexes = any(p.kind == "array" for p in self.passes[0].params)
         if AUDIT.read() or indexes or any(p.accumulators for p in self.passes):
@@ -427,9 +419,9 @@ def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]
 
 
 def writes_parts(program: Program, array: Any, backend: str | None = None) -> bool:
-    """Whether the kernels of `backend_beside` write results into parts of larger arrays.
+    """Whether the kernels of `backend_beside` write results into slices of larger arrays.
 
-    Other parts are added to such an array, so its library must let it be written to.
+    Other slices are added to such an array, so its library must let it be written to.
     """
     return library_of(array).is_mutable and declares_parts(backend_beside(program, array, backend))
 
@@ -457,7 +449,8 @@ def _dtypes(passes: tuple[Program, ...], requests: Sequence[OutputRequest]) -> f
 def broadcast_shape(program: Program, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Return the shape that a program's lanes broadcast to, as NumPy defines it.
 
-    One shape per param: of lanes only.  A KernelShapeError names the arguments that do not fit.
+    ``shapes`` has one shape per param; only lanes count. KernelShapeError names the arguments that
+    do not fit.
     """
     lanes = [
         (p.name, tuple(s)) for p, s in zip(program.params, shapes, strict=True) if p.kind == "lane"
@@ -482,11 +475,10 @@ _KERNELS: OrderedDict[object, Kernel] = OrderedDict()
 
 
 def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]) -> Kernel:
-    """Return the kernel of these programs and outputs: as a rule the same object for equal ones.
+    """Return the kernel of these programs and outputs: usually the same object for equal ones.
 
-    The kernels that were asked for least recently are forgotten.
-
-    Names and lines count, though they are no part of a program's token: errors tell them.
+    Names and lines count, though a program's token has none: errors tell them. The kernels asked
+    for least recently are evicted.
     """
     key = (tuple([(p.token, p.origin) for p in passes]), requests)
     with _lock:

@@ -61,8 +61,8 @@ def refuse_what_is_no_backend(found: object, name: str) -> None:
 def _is_users(error: BaseException) -> bool:
     """Whether an exception inside a plugin is about the call, not about the plugin.
 
-    Such are refusals of mixad's, warnings that the user made errors, an end that a signal asks for,
-    and memory that is not there, for which libraries of devices have classes of their own.
+    Such are mixad's own refusals, warnings that the user made errors, ends that a signal asks for,
+    and lack of memory, for which libraries of devices have classes of their own.
     """
     if isinstance(error, SystemExit):
         ending = set(map(_code_of, map(signal.getsignal, signal.valid_signals())))
@@ -89,9 +89,9 @@ def _code_of(handler: Any) -> Any:
 
 @dataclass(frozen=True)
 class PluginCall:
-    """Tells an exception of a plugin's as its fault; None: built in, as it is.
+    """Reports an exception inside a plugin as its fault; without a plugin the code is mixad's own.
 
-    No generator: as RuntimeErrors, faults caused by StopIteration would be taken for its own.
+    No generator does this: it would take faults caused by StopIteration for its own.
     """
 
     plugin: PluginSource | None
@@ -119,10 +119,10 @@ def watch_launch(
     library: Library,
     device: str,
 ) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """Return what launches a plan on a plugin's backend; what is wrong is a BackendError.
+    """Return a function that launches a plan on a plugin's backend; its faults are BackendErrors.
 
-    The first results are checked.  An IndexError is the user's if the kernel reads or adds
-    to arrays by index.
+    The first results are checked. An IndexError is the user's if the kernel reads or adds to arrays
+    by index.
     """
     is_checked = False
 

@@ -18,13 +18,7 @@ _PATIENCE_SECONDS = 0.02
 
 
 class FifoCache(Generic[T]):
-    """Values by key, up to a total weight; several threads may use it.
-
-    Parameters
-    ----------
-    most : int
-        What all values together may weigh.
-    """
+    """Values by key, up to a total weight of ``most``; several threads may use it."""
 
     def __init__(self, most: int) -> None:
         self._most = most

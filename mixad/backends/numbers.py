@@ -33,14 +33,9 @@ _Op: TypeAlias = tuple[Callable[..., Any], tuple[int, ...]]
 
 
 class Numbers:
-    """A short program of exact ops, for arguments without axes.
+    """A short program without control flow, of exact ops, for arguments without axes.
 
-    Parameters
-    ----------
-    program : Program
-        Straight on, of instruction-level ops.
-    wanted : tuple of int
-        Which of its outputs.
+    ``wanted`` are the positions of the outputs that a call returns.
     """
 
     def __init__(self, program: Program, wanted: Sequence[int]) -> None:

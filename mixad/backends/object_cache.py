@@ -58,16 +58,10 @@ class _UnusableError(OSError):
 
 
 class ObjectCache:
-    """A folder of object code, shared by all processes of a user.
+    """A folder of object code, shared by all processes of a user and made when first needed.
 
-    Where the folder cannot be used, one warning says why, and nothing is kept.
-
-    Parameters
-    ----------
-    folder : Path
-        Made when first needed, for this user only.
-    limit : int
-        How many bytes of files are kept; the least recently used go first.
+    Beyond ``limit`` bytes the least recently used files are removed. Where the folder cannot be
+    used, one warning says why, and nothing is stored.
     """
 
     def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT) -> None:

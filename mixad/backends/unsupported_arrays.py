@@ -45,9 +45,9 @@ def plain_block(block: object, what: str) -> object:
 
 
 def with_plain_blocks(array: Array, beside: Array | None = None) -> Array:
-    """Return a lazy array, each block of which is looked at when it is computed.
+    """Return a lazy array, each block of which is checked when it is computed.
 
-    With another array, whose axes are its last ones, what is looked at are the blocks of that.
+    With ``beside``, whose axes are the array's last ones, its blocks are checked instead.
     """
     if beside is None and array.name.startswith(_PLAIN_BLOCKS):
         return array

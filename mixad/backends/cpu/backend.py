@@ -69,13 +69,7 @@ class BoundKernel:
 
 
 class CpuBackend:
-    """Compiles kernel specs for the host and launches them on its cores.
-
-    Parameters
-    ----------
-    host : Host, optional
-        The machine to compile for; by default this one.
-    """
+    """Compiles kernel specs for a host, by default this machine, and launches them on its cores."""
 
     name = "cpu"
     writes_parts = True

@@ -85,14 +85,10 @@ class _Owner:
 
 
 class BufferPool:
-    """Blocks of memory that no array uses now, up to a limit; the least recently used go first.
+    """Blocks of memory that no array uses; the least recently used are freed beyond a limit.
 
-    Parameters
-    ----------
-    limit : callable
-        Returns how many bytes are kept at most while no array uses them; asked for each new array.
-    smallest : int
-        Arrays of fewer bytes come from NumPy.
+    `limit` returns that number of bytes and is asked for each new array. Arrays of fewer bytes than
+    `smallest` come from NumPy.
     """
 
     def __init__(self, limit: Callable[[], int], smallest: int = SMALLEST) -> None:
@@ -122,9 +118,8 @@ class BufferPool:
     ) -> np.ndarray[Any, Any]:
         """Return a C-contiguous array whose elements are not set.
 
-        It is aligned to a page if it comes from the pool, and to 2 MiB if it has as much.  With
-        ``aligned`` small arrays do, too: stores that bypass the cache end the process where they
-        meet malloc's 16 bytes.
+        Memory of the pool is aligned to a page, from 2 MiB on to 2 MiB. ``aligned`` aligns small
+        arrays, too: stores that bypass the cache crash at malloc's alignment of 16 bytes.
         """
         size = math.prod(shape) * dtype.itemsize
         if size < self._smallest and not aligned:
@@ -189,9 +184,9 @@ class BufferPool:
 
 
 def _rounded(size: int) -> int:
-    """Return a size with three significant bits more than its highest, and whole pages.
+    """Round a size up to three significant bits below its highest, and to whole pages.
 
-    So results of slightly different sizes use the same blocks, and at most an eighth is unused.
+    Results of slightly different sizes so use the same blocks, and at most an eighth is unused.
     """
     step = max(mmap.PAGESIZE, 1 << size.bit_length() >> 4)
     return -(-size // step) * step
@@ -205,10 +200,10 @@ def _share_of_memory() -> int | None:
 
 
 def limit() -> int:
-    """Return how many bytes the pool of this process keeps at most.
+    """Return how many unused bytes the pool of this process retains at most.
 
-    ``MIXAD_POOL_BYTES`` where it is set; else its default, and no more than an eighth of the
-    memory.
+    That is ``MIXAD_POOL_BYTES`` where it is set, else its default or an eighth of the memory if
+    that is less.
     """
     most = POOL_BYTES.read()
     share = _share_of_memory()

@@ -48,17 +48,7 @@ _discarded: deque[Any] = deque()
 
 
 class Module:
-    """Object code in executable memory, which is freed with the last reference to this.
-
-    Parameters
-    ----------
-    object_code : bytes
-        What was loaded, as it goes into a cache.
-    symbols : Symbols
-        Its symbols.
-    engine : llvmlite.binding.ExecutionEngine
-        The owner of the memory.
-    """
+    """Object code in executable memory, which is freed with the last reference to this object."""
 
     def __init__(self, object_code: bytes, symbols: Symbols, engine: Any) -> None:
         self.object_code = object_code
@@ -129,7 +119,7 @@ def cached_module(
 ) -> Module:
     """Return LLVM IR as callable code, made and compiled only if the disk does not have it.
 
-    The key says what the IR depends on, whatever the machine: equal keys, equal IR.
+    The key says all that the IR depends on, on any machine: equal keys, equal IR.
     """
     host, cache = host or detect(), cache or default()
     key = digest("llvm", key, str(level), host.fingerprint())
@@ -149,10 +139,10 @@ def compile_object(
     level: int = DEFAULT_LEVEL,
     allowed: frozenset[str] = KERNEL_SYMBOLS,
 ) -> bytes:
-    """Compile LLVM IR, of this host unless told otherwise, to relocatable object code.
+    """Compile LLVM IR to relocatable object code, for this host by default.
 
-    Besides libmvec's functions it may call the allowed ones only; else, and if it is not valid, it
-    is a BackendError.
+    The code may call libmvec's functions and the allowed ones. Another call, or IR that is not
+    valid, is a BackendError.
     """
     with _optimised(ir_text, host or detect(), level) as (module, machine):
         object_code: bytes = machine.emit_object(module)
@@ -210,11 +200,10 @@ def _optimised(ir_text: str, host: Host, level: int) -> Iterator[tuple[Any, Any]
 
 
 class _Pipeline:
-    """LLVM's function simplification passes, and before them the inlining of `alwaysinline`.
+    """LLVM's function simplification passes, after the inlining of `alwaysinline`.
 
-    llvmlite leaks the passes of a manager that it disposes of, 50 kB for the per-module pipeline,
-    which besides serves one run only. These two managers are kept, and serve any number. A builder
-    does not: every run adds callbacks to it, and the next is slower.
+    llvmlite leaks the passes of a manager that it disposes of, so these two managers serve all
+    runs. The builder is made anew: every run adds callbacks to it and slows the next.
     """
 
     def __init__(self, host: Host, level: int) -> None:
@@ -252,11 +241,10 @@ def _target(triple: str) -> Any:
 
 
 def _machine(host: Host, level: int) -> Any:
-    """Return a fresh target machine.
+    """Return a fresh target machine, in the large code model of llvmlite's JIT.
 
-    The default code model of llvmlite's JIT is the large one, so it does not matter how far from
-    constants and libraries the code is loaded; it costs nothing measurable. On Windows llvmlite
-    adds "-elf" to the triple then: LLVM's JIT loads no other object files there.
+    The distance from code to constants and libraries does not matter there. On Windows llvmlite
+    adds "-elf" to the triple: LLVM's JIT loads no other object files.
     """
     return _target(host.triple).create_target_machine(
         cpu=host.cpu, features=host.features, opt=level, jit=True

@@ -40,10 +40,10 @@ def memory_bytes(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> int | No
 
 
 def _groups(root: Path, membership: Path, resource: str) -> Iterator[Path]:
-    """Yield the folders of this process's group and of those around it.
+    """Yield the folders of this process's control group and of those around it.
 
-    In a container its own group may be shown as the root, while its path is still the one outside:
-    then folders of that path are not there.
+    A container may show its own group as the root while the path is the one outside: folders of
+    that path do not exist then.
     """
     for line in _text(membership).splitlines():
         _, resources, path = [*line.split(":", 2), "", ""][:3]

@@ -63,49 +63,23 @@ _VECTOR_MATHS = "libmvec.so.1"
 
 @dataclass(frozen=True)
 class VectorFunction:
-    """One function of libmvec.
+    """One function of libmvec."""
 
-    Attributes
-    ----------
-    symbol : str
-        Its name, such as ``"_ZGVdN8v_expf"``.
-    lanes : int
-        How many values it takes and returns in one call.
-    arity : int
-        How many vectors it takes.
-    """
-
-    symbol: str
-    lanes: int
-    arity: int
+    symbol: str  # such as "_ZGVdN8v_expf"
+    lanes: int  # values in a vector
+    arity: int  # vectors that it takes
 
 
 @dataclass(frozen=True)
 class Host:
-    """The machine that kernels are compiled for.
+    """The machine that kernels are compiled for."""
 
-    Attributes
-    ----------
-    cpu : str
-        LLVM's name of the CPU.
-    features : str
-        LLVM's feature string, ``"+avx2,-avx512f,…"``.
-    vector_bits : int
-        Width of a vector register: 128, 256 or 512.
-    cache_bytes : int
-        How much a launch moves at most that stores its results through the caches.
-    vector_library : str or None
-        The vector maths library, if there is one that kernels can call.
-    triple : str
-        LLVM's target triple.
-    """
-
-    cpu: str
-    features: str
-    vector_bits: int
-    cache_bytes: int
-    vector_library: str | None
-    triple: str
+    cpu: str  # LLVM's name of it
+    features: str  # LLVM's string, "+avx2,-avx512f,…"
+    vector_bits: int  # of a register: 128, 256 or 512
+    cache_bytes: int  # launches that move more store past the caches
+    vector_library: str | None  # None if there is none that kernels can call
+    triple: str  # LLVM's target triple
 
     @property
     def has_half(self) -> bool:
@@ -127,10 +101,9 @@ class Host:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def vector_function(self, name: str, element_bits: int) -> VectorFunction | None:
-        """Return the vector form of a libm function in this host's width.
+        """Return the vector form of a libm function, in this host's width, by C's name for doubles.
 
-        It is named as C does for doubles.  None where the library has no such symbol: call libm for
-        each lane instead.
+        None where the library has no such symbol: call libm for each lane instead.
         """
         if self.vector_library is None or name not in VECTOR_FUNCTIONS:
             return None
@@ -214,7 +187,7 @@ def _vector_library() -> str | None:
 
 
 def _cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """Return the last level's size, or a multiple of what the second gives our CPUs if it is less.
+    """Return the size of the last-level cache, or a multiple of the second's if that is less.
 
     A virtual machine may report the last-level cache of a host that it shares with others.
     """
@@ -247,8 +220,8 @@ def _count_of(cpus: str) -> int:
 def usable_cpus() -> int:
     """Return how many threads a kernel may use, now.
 
-    ``MIXAD_NUM_THREADS`` where it is set; else the cores that the process may run on, and no more
-    than the quota of its control groups pays for.
+    That is ``MIXAD_NUM_THREADS`` where it is set, else the cores that the process may run on, up to
+    the quota of its control groups.
     """
     threads = config.NUM_THREADS.read()
     if config.NUM_THREADS.is_set():

@@ -44,10 +44,10 @@ _QUIET = array("i", (0, 0))
 
 
 def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
-    """Return what runs a kernel on the arguments of a launch, over new results.
+    """Return a function that runs a kernel on a launch's arguments and makes new results.
 
-    Everything is done that does not depend on values.  Several threads may call it at once: each
-    call fills a block of words of its own.
+    All that does not depend on values is done here. Several threads may call the function at once:
+    each call fills its own block of words.
     """
     block = binding.words
     _set_flags(block, _QUIET)
@@ -98,11 +98,10 @@ def prepare_repeated(
     writes: Sequence[int],
     fixed: Mapping[int, _Array],
 ) -> Callable[[list[Any]], None] | None:
-    """Return what runs a kernel on registers, by one thread at a time.
+    """Return a function that runs a kernel on registers, by one thread at a time.
 
-    None if it must be asked each time where its results go.  ``reads`` and ``writes`` are the
-    registers of arguments and results; the caller keeps what ``fixed`` has for some: their
-    addresses are filled in once.
+    ``reads`` and ``writes`` are registers; the caller retains the arrays of ``fixed``, whose
+    addresses are filled in once. None if each call must choose where its results go.
     """
     is_left_whole = binding.axes is None and all(r.is_left_whole for r in binding.outputs)
     is_plain = is_left_whole and kernel.has_numpy_types and not kernel.spec.streaming
@@ -138,9 +137,9 @@ def prepare_repeated(
 def prepare_block(
     kernel: CpuKernel, launch: Launch, binding: Binding, firsts: Sequence[int] | None = None
 ) -> LaunchBlock | None:
-    """Return a launch whose words are filled in once; None if it cannot be run so.
+    """Return a launch whose words are filled in once; None if that is not possible.
 
-    ``firsts`` are of a box: how many bytes of each argument come before it.
+    ``firsts`` are a box's offsets: how many bytes of each argument come before it.
     """
     is_plain = kernel.has_numpy_types and not kernel.spec.streaming
     if not (is_plain and binding.tiles and _is_direct(kernel, launch, binding)):
@@ -164,10 +163,10 @@ def prepare_boxes(
     writes: Sequence[int],
     fixed: Mapping[int, _Array],
 ) -> Callable[[list[Any]], None]:
-    """Return what runs a kernel over boxes of arrays, by one thread at a time.
+    """Return a function that runs a kernel over boxes of arrays, by one thread at a time.
 
-    Of each box there are launch, binding, and how many bytes of each argument come before it;
-    results are parts of arrays of a shape.
+    Each box has its launch, its binding, and how many bytes of each argument come before it;
+    results are slices of arrays of the shape ``shape``.
     """
     binding = boxes[0][1]
     outputs = [
@@ -200,16 +199,14 @@ def prepare_boxes(
 
 
 class _BoxLaunch(NamedTuple):
-    """Words of a launch over a box, also as numbers; their address; how many tiles there are, and
-    whether they are run at once; where the address of each array goes, and how many bytes of it
-    come before."""
+    """A launch over a box: its words, also as numbers, and their address."""
 
     words: array[int]
     doubles: memoryview[float]
     block: int
-    tiles: int
-    is_short: bool
-    places: tuple[tuple[int, int], ...]
+    tiles: int  # in all
+    is_short: bool  # whether they run at once
+    places: tuple[tuple[int, int], ...]  # word of an array's address, bytes before it
 
 
 def _box(kernel: CpuKernel, launch: Launch, binding: Binding, firsts: Sequence[int]) -> _BoxLaunch:
@@ -232,9 +229,9 @@ def _numbers(
 
 
 def _is_direct(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
-    """Whether a kernel runs at once, in the thread that calls it, without anything to watch.
+    """Whether a kernel runs in the calling thread, with nothing to watch.
 
-    It does if other threads would take longer to be told than the launch takes.
+    It does so where telling other threads takes longer than the launch.
     """
     gangs = math.prod(launch.extents) // GANG
     is_short = binding.tiles == 1 or gangs * (kernel.cost + _PASS) <= _SHORT

@@ -28,13 +28,12 @@ _LINE = 64
 
 
 class Output(NamedTuple):
-    """Where the address of an output goes, what makes its memory, where it begins in that, and what
-    makes the output of it; None if that is the memory."""
+    """The memory of an output, and what is made of it."""
 
-    position: int
-    make: Callable[[], _Array]
-    first: int = 0
-    finish: Callable[[_Array], _Array] | None = None
+    position: int  # of the word for its address
+    make: Callable[[], _Array]  # returns the memory
+    first: int = 0  # bytes of it before the output
+    finish: Callable[[_Array], _Array] | None = None  # None if the output is the memory
 
 
 def output_of(result: Result, binding: Binding, aligned: bool) -> Output:
@@ -54,8 +53,11 @@ def output_of(result: Result, binding: Binding, aligned: bool) -> Output:
 
 
 def _initial_memory(result: Result) -> _Array:
-    """Return what an accumulator begins as, with an element behind an array that has none: lanes
-    without a place of their own change the first by what changes nothing."""
+    """Return an accumulator's initial memory.
+
+    An array without elements gets one behind it: lanes without a place of their own add a neutral
+    value to the first.
+    """
     count, dtype = math.prod(result.memory), result.held.dtype
     if result.update == "add":  # pages that nothing is added to are not touched
         memory = np.zeros(max(1, count), dtype)
@@ -74,7 +76,7 @@ def allocator(shape: tuple[int, ...], dtype: np.dtype[Any], aligned: bool) -> Ca
 def _allocate(result: Result, aligned: bool) -> _Array:
     """Return the memory of an output, zero where the kernel does not write.
 
-    If it is to be aligned, the first element that is written begins a line of the cache.
+    With ``aligned`` the first element that is written begins a cache line.
     """
     dtype, part = result.held.dtype, result.part
     if result.is_summed_by_columns:
@@ -92,9 +94,9 @@ def _allocate(result: Result, aligned: bool) -> _Array:
 
 
 def _finish(result: Result, memory: _Array, axes: tuple[int, ...] | None) -> _Array:
-    """Return an output from what the kernel left.
+    """Return an output from the kernel's memory.
 
-    The axes are the permutation from the order of the loops to the caller's.
+    ``axes`` is the permutation from the order of the loops to the caller's.
     """
     if result.summed is not None:
         combine = getattr(np, OPS[result.update or "add"])
@@ -133,11 +135,10 @@ def _rounded(sums: _Array, type: ScalarType) -> _Array:
 
 
 def _tree_sum(values: _Array, axis: int, combine: np.ufunc = np.add) -> _Array:
-    """Sum along an axis by a binary tree that depends on nothing but the extent.
+    """Sum partial sums along an axis, kept with extent 1, by a binary tree of the extent alone.
 
-    The axis is kept with extent 1.  ``values`` may be overwritten.  These are few partial sums, in
-    `mixad.kernel.tiling.accumulator`'s type, not the elements, for which the reference backend has
-    `mixad.emit.array_run.sum_by_halves`: the two agree up to rounding only.
+    ``values`` may be overwritten. They have `mixad.kernel.tiling.accumulator`'s type; elements are
+    summed by `mixad.emit.array_run.sum_by_halves`, which agrees up to rounding only.
     """
     values = np.moveaxis(values, axis, 0)
     count = len(values)
@@ -158,9 +159,9 @@ def written_part(result: Result) -> Written:
 
 
 def written_whole(result: Result, axes: tuple[int, ...] | None) -> Written | None:
-    """Return where a result goes and what finishes it; None if Python is to do that.
+    """Return where a result goes and what finishes it; None if Python has to do that.
 
-    The axes are as in `finish`.
+    ``axes`` is as in `_finish`.
     """
     if result.part is not None or result.is_accumulated or not _is_in_order(result, axes):
         return None

@@ -65,7 +65,7 @@ def take_steps(
     flag: int,
     tested: int,
 ) -> int:
-    """Run launches in order, for each step from ``first`` on before ``last``; return the next one.
+    """Run the launches of each step from ``first`` on before ``last``; return the next step.
 
     See `mixad.backends.hookspecs.Stepping.take_steps`.
     """

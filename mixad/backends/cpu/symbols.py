@@ -45,13 +45,7 @@ _VECTOR = re.compile(r"_ZGV[bcde]N(?:2|4|8|16)v{1,2}_(\w+)")
 
 @dataclass(frozen=True)
 class Symbols:
-    """The symbols of an object file.
-
-    Attributes
-    ----------
-    defined, undefined : frozenset of str
-        Names it has, and names it needs.
-    """
+    """The names of symbols that an object file defines, and of those it needs from elsewhere."""
 
     defined: frozenset[str]
     undefined: frozenset[str]
@@ -71,9 +65,9 @@ _VECTOR_STEMS = frozenset(name.removesuffix("f") for name in VECTOR_FUNCTIONS)
 
 
 def check_symbols(symbols: Symbols, allowed: frozenset[str]) -> None:
-    """Refuse code that calls what it may not, or what this process does not have.
+    """Raise a BackendError that names symbols which code may not call, or which are missing here.
 
-    Loading it would end the process: it is a BackendError that names the symbols.
+    Loading such code would end the process.
     """
     foreign = sorted(s for s in symbols.undefined if s not in allowed and not is_vector_function(s))
     if foreign:
@@ -84,7 +78,7 @@ def check_symbols(symbols: Symbols, allowed: frozenset[str]) -> None:
 
 
 def read_symbols(object_code: bytes) -> Symbols:
-    """Return the symbols of an ELF or Mach-O file of 64 bits, but for local and section symbols.
+    """Return the global symbols of an ELF or Mach-O file of 64 bits.
 
     BackendError if it is no such file, or damaged.
     """

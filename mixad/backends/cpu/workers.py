@@ -99,14 +99,10 @@ class _Native:
 
 
 class _Team:
-    """Some native threads and the memory through which they are given jobs, which stays for ever.
+    """Native threads, and the memory through which they are given jobs, which is never freed.
 
-    Parameters
-    ----------
-    size : int
-        How many threads; fewer are started where the system refuses more.
-    spin_seconds : float
-        How long they look for work before they sleep.
+    Fewer threads than ``size`` start where the system refuses more. A thread looks for work for
+    ``spin_seconds`` before it sleeps.
     """
 
     def __init__(self, size: int, spin_seconds: float) -> None:
@@ -147,14 +143,9 @@ class _Team:
 
 
 class Workers:
-    """The threads of this process that run kernels, the callers' own included.
+    """The threads of this process that run kernels; ``threads`` counts the caller's own.
 
-    Parameters
-    ----------
-    threads : int
-        How many run a job at once.
-    spin_seconds : float
-        How long a thread looks for work before it sleeps.
+    A thread looks for work for ``spin_seconds`` before it sleeps.
     """
 
     def __init__(self, threads: int, spin_seconds: float = SPIN_SECONDS) -> None:
@@ -167,15 +158,11 @@ class Workers:
         self._is_delegating = False
 
     def run(self, kernel: int, arguments: int, tiles: int, stop_flag: int | None = None) -> None:
-        """Run all tiles of a kernel and return when they are done.
+        """Run ``void kernel(ptr arguments, i64 begin, i64 end)`` on parts of ``range(tiles)``.
 
-        Where another thread's job has the workers, this thread runs its own alone.
-
-        The kernel is at the address of ``void kernel(ptr arguments, i64 begin, i64 end)``, and is
-        called for parts of ``range(tiles)`` that make up the whole.  One that may not end has a
-        stop flag, the address of an ``i32``, 0 now, and returns early when it is not 0: an
-        exception that a signal raises in the main thread, such as KeyboardInterrupt, sets it, and
-        is raised when the kernel has returned.
+        The caller runs all of it alone while another thread's job has the workers. An exception
+        from a signal, such as KeyboardInterrupt, sets the ``i32`` at ``stop_flag``, which makes the
+        kernel return early, and is raised then.
         """
         if stop_flag is None or not self._may_delegate():
             self._run(self._team.address, kernel, arguments, tiles)
@@ -221,10 +208,10 @@ class Workers:
 
 
 def _wait(team: _Team) -> None:
-    """Return when the posted job is done; signals are seen to meanwhile.
+    """Return when the posted job is done; signals are handled meanwhile.
 
-    Another thread may have dismissed the team since it was chosen: what no worker is left to take
-    is run here.
+    Another thread may have dismissed the team since it was chosen: this thread runs what no worker
+    is left to run.
     """
     while not _native().poll(team.address, team.looks):
         if not team.pool.alive:
