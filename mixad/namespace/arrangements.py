@@ -98,28 +98,10 @@ _PADDINGS = ("edge", "reflect", "symmetric", "wrap")
 
 
 def pad(x: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0) -> Any:
-    """Return ``x`` with elements around it.
+    """Return ``x`` with elements around it; ``pad_width`` as NumPy takes it.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        In the middle.
-    pad_width : int, sequence or mapping
-        How many before and after it along each axis, as NumPy takes it.
-    mode : str
-        ``"constant"``, ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``.
-    constant_values : float
-        What is put around it, where the mode says so.
-
-    Returns
-    -------
-    array or Tracer
-        Larger.
-
-    Raises
-    ------
-    TracerError
-        For other modes, which compute what they put there.
+    Modes are constant, edge, reflect, symmetric and wrap; others, which compute what they put
+    there, are a TracerError.
     """
     if mode in _PADDINGS:
         return _arranged(x, np.pad(_positions(x), pad_width, mode))

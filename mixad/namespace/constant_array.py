@@ -139,10 +139,9 @@ def _followed(x: Tracer) -> Tracer:
 class Constant(ArrayTracer):
     """An array that no transform follows, in the namespace of those that one does.
 
-    It has the operators, methods and attributes of its library's arrays, and changes in place as
-    they do; results are constants, too.  Beside what is traced it is an array.  Where something
-    traced is written to it, it becomes traced: other arrays of its memory keep what they had, and
-    its views are not used any more (see `mixad.tape.memory`).
+    It behaves as its library's arrays, in place too; results are constants. When something traced
+    is written to it, it becomes traced: other arrays of its memory keep what they had, and its
+    views are refused from then on (see `mixad.tape.memory`).
     """
 
     __slots__ = ()

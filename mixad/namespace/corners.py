@@ -21,11 +21,11 @@ __all__ = ["cornered"]
 
 
 def cornered(value: Any, x: Any, at: Any, axis: tuple[int, ...]) -> Any:
-    """Return what has corners in ``x``: its second derivatives are nan there.
+    """Return a value whose second derivatives are nan at its corners in ``x``.
 
-    The value has the axes, with length 1.  ``at`` is asked where the corners are if second
-    derivatives may be.  Elements whose cotangent is the constant 0, which a program did not use,
-    have second derivatives.
+    The value has the axes, with length 1. ``at`` returns where the corners are, if second
+    derivatives are possible. Elements whose cotangent is the constant 0, which nothing used, have
+    them.
     """
     if not isinstance(x, Tracer) or not may_differentiate_twice(x.levels):
         return value

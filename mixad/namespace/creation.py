@@ -26,26 +26,8 @@ __all__ = ["asarray", "empty_like", "full", "full_like", "linspace", "ones_like"
 def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
     """Return a traced array, or a stack of such and numbers in nested lists.
 
-    Parameters
-    ----------
-    x : array, Tracer or sequence
-        What to convert.
-    dtype : dtype, optional
-        Of the result.
-    device : object, optional
-        That of the arrays, or None: nothing is moved.
-    copy : bool, optional
-        Whether a traced array is copied; otherwise it is returned as it is.
-
-    Returns
-    -------
-    array or Tracer
-        A plain array if the dtype is no float: then there is no derivative.
-
-    Raises
-    ------
-    TracerError
-        If it would be moved to another device.
+    The result is a plain array, without a derivative, if ``dtype`` is no float. TracerError if the
+    array would move to another device.
     """
     array = x if isinstance(x, Tracer) else stacked(x, first_traced(x))
     if device is not None and device != array.device:
@@ -116,25 +98,9 @@ def linspace(
     device: Any = None,
     endpoint: bool = True,
 ) -> Any:
-    """Return numbers at equal distances between two, of which one is traced.
+    """Return evenly spaced numbers between two, of which one is traced; the ends have no axes.
 
-    Parameters
-    ----------
-    start, stop : Tracer or float
-        The ends, without axes.
-    num : int
-        How many numbers.
-    dtype : dtype, optional
-        Of the result.
-    device : object, optional
-        That of the ends.
-    endpoint : bool
-        Whether ``stop`` is the last of them.
-
-    Returns
-    -------
-    array or Tracer
-        A plain array if the dtype is no float: then there is no derivative.
+    The result is a plain array, without a derivative, if ``dtype`` is no float.
     """
     traced = start if isinstance(start, Tracer) else stop
     like = plain(traced)

@@ -21,26 +21,10 @@ __all__ = ["astype", "in_doubles", "of_one_type"]
 
 
 def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
-    """Return the elements as another dtype.
+    """Return the elements as another dtype: a plain array, without a derivative, if it is no float.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats or complex numbers.
-    dtype : dtype
-        Of the array's library, or what that takes for one.
-    copy : bool
-        Whether an array of that dtype is copied; otherwise it is returned as it is.
-
-    Returns
-    -------
-    array or Tracer
-        A plain array if the dtype is of booleans or integers: then there is no derivative.
-
-    Raises
-    ------
-    KernelTypeError
-        If complex numbers would lose their imaginary part.
+    Without ``copy`` an array of that dtype is returned itself. KernelTypeError if complex numbers
+    would lose their imaginary part.
     """
     xp = library_beside(x).xp
     dtype = xp.empty(0, dtype=dtype).dtype

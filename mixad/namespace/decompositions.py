@@ -56,24 +56,10 @@ __all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "comp
 
 
 def cholesky(x: Any, *, upper: bool = False) -> Any:
-    """Return triangular matrices whose products with their adjoints are positive definite.
+    """Return Cholesky factors of symmetric or Hermitian matrices; so is the gradient.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Symmetric or Hermitian matrices; so is the gradient.
-    upper : bool
-        Whether the right factor is returned; that of the upper triangle, which alone is read.
-
-    Returns
-    -------
-    array or Tracer
-        Lower triangular matrices, or upper ones.
-
-    Raises
-    ------
-    TracerError
-        If a matrix that is being differentiated is not symmetric or Hermitian.
+    ``upper`` reads the upper triangle and returns the right factor. TracerError if a matrix that is
+    differentiated is not symmetric or Hermitian.
     """
     x = symmetric("cholesky", x)
     return adjoint(_lower_factor(adjoint(x))) if upper else _lower_factor(x)
@@ -116,24 +102,10 @@ class QRResult(NamedTuple):
 
 
 def qr(x: Any, *, mode: str = "reduced") -> QRResult:
-    """Return orthogonal and upper triangular factors of matrices with independent columns.
+    """Return orthogonal and upper triangular factors; the first columns must be independent.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Matrices; of wide ones the first columns are independent.
-    mode : str
-        ``"reduced"``, or ``"complete"`` where that is the same.
-
-    Returns
-    -------
-    QRResult
-        The factors.
-
-    Raises
-    ------
-    TracerError
-        If columns are asked for that ``x`` does not determine.
+    ``mode`` "complete" is taken where it equals "reduced"; otherwise TracerError: ``x`` does not
+    determine the other columns.
     """
     rows, columns = x.shape[-2:]
     if mode not in ("reduced", "complete"):
@@ -188,24 +160,11 @@ class EighResult(NamedTuple):
 
 
 def eigh(x: Any) -> EighResult:
-    """Return eigenvalues and eigenvectors of symmetric matrices; the gradient is symmetric too.
+    """Return eigenvalues, the smallest first, and eigenvectors in columns of symmetric matrices.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Symmetric or Hermitian matrices.
-
-    Returns
-    -------
-    EighResult
-        Eigenvalues, the smallest first, and eigenvectors in columns.  A backward pass that depends
-        on how vectors of repeated eigenvalues, or phases of complex vectors, are chosen raises a
-        TracerError.
-
-    Raises
-    ------
-    TracerError
-        If a matrix that is being differentiated is not symmetric or Hermitian.
+    The gradient is symmetric, too. TracerError if a differentiated matrix is not symmetric or
+    Hermitian, or if a backward pass depends on the choice of vectors of repeated eigenvalues or of
+    complex phases.
     """
     return EighResult(*apply_values_rule(_EIGH, symmetric("eigh", x)))
 
@@ -247,19 +206,10 @@ class EigResult(NamedTuple):
 
 
 def eig(x: Any) -> EigResult:
-    """Return eigenvalues and eigenvectors of square matrices.
+    """Return eigenvalues and eigenvectors of square matrices, in the library's order and dtype.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Square matrices.
-
-    Returns
-    -------
-    EigResult
-        In the order and of the dtype that the library gives: of NumPy real ones, if all
-        eigenvalues are.  A backward pass raises a TracerError if eigenvalues are repeated, or if
-        it depends on how phases of complex vectors are chosen.
+    NumPy's are real if all eigenvalues are. TracerError in a backward pass if eigenvalues are
+    repeated, or if it depends on the phases of complex vectors.
     """
     return EigResult(*apply_values_rule(_EIG, x))
 
@@ -322,24 +272,9 @@ class SVDResult(NamedTuple):
 def svd(x: Any, *, full_matrices: bool = True) -> SVDResult:
     """Return the singular value decomposition of matrices.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Matrices.
-    full_matrices : bool
-        Of square ones without a meaning.
-
-    Returns
-    -------
-    SVDResult
-        The factors.  A backward pass that depends on how vectors of repeated singular values are
-        chosen, or phases of complex ones, raises a TracerError.  The derivative of a singular
-        value at 0 is 0, as that of ``abs``; second ones are nan where the value is used.
-
-    Raises
-    ------
-    TracerError
-        If vectors are asked for that ``x`` does not determine.
+    At a singular value 0 its derivative is 0, its second derivative nan. TracerError if vectors are
+    wanted that ``x`` does not determine, or if a backward pass depends on the choice of vectors of
+    repeated singular values or of complex phases.
     """
     if full_matrices and x.shape[-1] != x.shape[-2]:
         raise TracerError(

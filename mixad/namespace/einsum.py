@@ -27,22 +27,8 @@ _Labels = tuple[str, ...]
 def einsum(*operands: Any, optimize: Any = None) -> Any:
     """Return the sum of products of elements over the axes that the result does not have.
 
-    Parameters
-    ----------
-    *operands : str, then arrays or Tracers; or arrays, each before the labels of its axes
-        As for NumPy.
-    optimize : object, optional
-        Factors are always taken from left to right.
-
-    Returns
-    -------
-    array or Tracer
-        The sums.
-
-    Raises
-    ------
-    ValueError
-        If labels do not fit the arrays.
+    Arguments are NumPy's; factors are taken from left to right, whatever ``optimize`` says.
+    ValueError if labels do not fit the arrays.
     """
     texts, arrays = read_operands(operands)
     *inputs, output = _labelled(texts, [x.ndim for x in arrays])

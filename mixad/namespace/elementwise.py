@@ -180,25 +180,10 @@ def angle(x: Any, deg: bool = False) -> Any:
 
 @gives_arrays
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """Return elements of ``x`` where a condition holds, of ``y`` elsewhere.
+    """Return elements of ``x`` where a condition holds, of ``y`` elsewhere; not both are numbers.
 
-    Parameters
-    ----------
-    condition : array
-        Of booleans.
-    x, y : array, Tracer or Python number
-        At least one of them no number.
-
-    Returns
-    -------
-    array or Tracer
-        Of the broadcast shape.  The derivative is that of the element chosen: none comes from the
-        other, be it nan or inf.
-
-    Raises
-    ------
-    TracerError
-        If the condition is no array of booleans.
+    The derivative is that of the element chosen: none comes from the other, be it nan or inf.
+    TracerError if the condition is no array of booleans.
     """
     x, y = operand(x, y), operand(y, x)
     if is_scalar(condition):

@@ -48,19 +48,9 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
 
 
 def concat(arrays: Sequence[Any], *, axis: int | None = 0) -> Any:
-    """Return arrays one behind the other along an axis; flattened first for None.
+    """Return arrays joined along an axis, flattened first for None.
 
-    Parameters
-    ----------
-    arrays : sequence of (array or Tracer)
-        Of one library, equal in shape but for the axis.
-    axis : int or None
-        Along which.
-
-    Returns
-    -------
-    array or Tracer
-        Of the dtype that the library promotes theirs to.
+    The library promotes the dtypes.
     """
     parts = of_one_type("concat", tuple(arrays))
     if axis is None:
@@ -120,21 +110,9 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Any:
 
 
 def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Any:
-    """Return an array with each element, or each part along an axis, repeated.
+    """Return an array with each element repeated, or each slice along an axis.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        What to repeat.
-    repeats : int or array of int
-        How often; an array has one number for each part.
-    axis : int or None
-        Along which; None for the flattened array.
-
-    Returns
-    -------
-    array or Tracer
-        The parts, each beside its copies.
+    An array of ``repeats`` has one number for each slice; None as ``axis`` flattens first.
     """
     if axis is None:
         x, axis = reshape(x, math.prod(x.shape)), 0

@@ -43,17 +43,9 @@ __all__ = [
 
 
 def matmul(a: Any, b: Any) -> Any:
-    """Return the matrix product; vectors are rows on the left and columns on the right.
+    """Return the matrix product; leading axes broadcast.
 
-    Parameters
-    ----------
-    a, b : array or Tracer
-        Of one library; leading axes broadcast.
-
-    Returns
-    -------
-    array or Tracer
-        The product.
+    Vectors are rows on the left and columns on the right.
     """
     if not getattr(a, "ndim", 0) or not getattr(b, "ndim", 0):
         raise ValueError("matmul takes arrays with at least one axis: use * to scale")
@@ -146,24 +138,10 @@ def dot(a: Any, b: Any) -> Any:
 
 @gives_arrays
 def tensordot(a: Any, b: Any, *, axes: Any = 2) -> Any:
-    """Return the sum of products over axes of one array and as many of another.
+    """Return the sum of products over axes of ``a`` and of ``b``: a pair of axes, or how many.
 
-    Parameters
-    ----------
-    a, b : array or Tracer
-        The factors.
-    axes : int or a pair of (int or sequence of int)
-        Those of each, or how many at the end of ``a`` and at the beginning of ``b``.
-
-    Returns
-    -------
-    array or Tracer
-        With the axes of ``a`` that are left, then those of ``b``.
-
-    Raises
-    ------
-    ValueError
-        If lengths differ.
+    A number means the last axes of ``a`` and the first of ``b``. The result has the other axes of
+    ``a``, then those of ``b``. ValueError if lengths differ.
     """
     if not is_several(axes):
         count = operator.index(axes)

@@ -23,23 +23,10 @@ __all__ = ["expand_dims", "flip", "matrix_transpose", "moveaxis", "normalized_ax
 def reshape(
     x: Any, shape: int | Sequence[int], *, order: str = "C", copy: bool | None = None
 ) -> Any:
-    """Return the elements of an array in another shape.
+    """Return the elements of an array in another shape, of which one length may be -1.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        The elements.
-    shape : int or sequence of int
-        One length may be -1.
-    order : str
-        ``"C"`` to take and put them row by row, ``"F"`` to do so column by column.
-    copy : bool, optional
-        As for the array's library; False raises where the elements would have to be copied.
-
-    Returns
-    -------
-    array or Tracer
-        Of that shape.
+    ``order`` "F" reads and writes column by column. ``copy`` False raises, as the library does,
+    where elements would have to be copied.
     """
     if order == "F":
         turned = reshape(permute_dims(x), whole_numbers(shape)[::-1], copy=copy)
@@ -161,21 +148,9 @@ _FLIP = Rule(
 
 
 def roll(x: Any, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Any:
-    """Return ``x`` with the elements along axes moved on, those at the end to the beginning.
+    """Return ``x`` with the elements along axes moved on, the last to the beginning.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        The elements.
-    shift : int or sequence of int
-        How far.
-    axis : int or sequence of int or None
-        Along which; None for the flattened array.
-
-    Returns
-    -------
-    array or Tracer
-        Of the shape of ``x``.
+    None as ``axis`` rolls the flattened array.
     """
     steps = whole_numbers(shift)
     return apply_rule(_ROLL, x, shift=steps[0] if len(steps) == 1 else steps, axis=axis)

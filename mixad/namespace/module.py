@@ -26,17 +26,11 @@ __all__ = ["Namespace", "exchanged", "namespace_of", "namespace_over"]
 
 
 class Namespace:
-    """The functions of the array API standard over one library; there is one for each.
+    """The functions of the array API standard over one library; there is one object for each.
 
-    They take traced arrays and those of the library.  Where nothing is traced, the library computes
-    at once, and arrays that it returns are constants: arrays of this namespace without derivatives.
-
-    Parameters
-    ----------
-    library : Library
-        The library.
-    extension : str
-        ``"linalg"``, ``"fft"``, or nothing for the main namespace.
+    They take traced arrays and those of the library. Where nothing is traced, the library computes
+    at once, and results are constants: arrays of this namespace without derivatives. ``extension``
+    is "linalg", "fft", or empty for the main namespace.
     """
 
     __array_api_version__ = VERSIONS[-1]
@@ -101,11 +95,6 @@ class Special:
     """The extension of the namespace that SciPy looks for: special functions by SciPy's names.
 
     They take traced arrays, those of the library and Python numbers.
-
-    Parameters
-    ----------
-    library : Library
-        The library.
     """
 
     def __init__(self, library: Library) -> None:

@@ -27,23 +27,9 @@ Order = int | float | str | None
 
 
 def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
-    """Return the norms of vectors.
+    """Return the norms of vectors along an axis or several, all for None.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats.
-    axis : int or sequence of int, optional
-        Along which the vectors are; all for None.
-    keepdims : bool
-        Whether these axes stay, with length 1.
-    ord : float
-        The exponent; ``inf`` and ``-inf`` for the largest and smallest magnitude.
-
-    Returns
-    -------
-    array or Tracer
-        The norms.
+    ``ord`` is the exponent; ``inf`` and ``-inf`` give the largest and smallest magnitude.
     """
     if not x.ndim:
         if axis is not None:
@@ -95,26 +81,10 @@ _EUCLIDEAN = ValuesRule(
 
 
 def matrix_norm(x: Any, *, keepdims: bool = False, ord: Order = "fro") -> Any:
-    """Return the norms of matrices.
+    """Return the norms of matrices in the last two axes, which stay with length 1 for ``keepdims``.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Matrices, in the last two axes.
-    keepdims : bool
-        Whether these axes stay, with length 1.
-    ord : str or float
-        ``"fro"``, ``"nuc"``, or one of 1, -1, 2, -2, inf, -inf.
-
-    Returns
-    -------
-    array or Tracer
-        The norms.
-
-    Raises
-    ------
-    ValueError
-        If there is no such norm, or there are no matrices.
+    ``ord`` is "fro", "nuc", or one of 1, -1, 2, -2, inf, -inf; ValueError for others, and without
+    matrices.
     """
     normalized_axes((-2, -1), x.ndim)  # raises
     if ord == "fro":

@@ -47,25 +47,11 @@ def cond(x: Any, p: Any = None) -> Any:
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, int, Any]:
-    """Return what comes closest to solving equations, its squared distances, rank, singular values.
+    """Return solution, squared distances, rank and singular values, as NumPy returns them.
 
-    Parameters
-    ----------
-    a, b : array or Tracer
-        The matrix, and right-hand sides as a vector or as columns.
-    rcond : float, optional
-        Singular values below this share of the largest one are taken for zero, as NumPy takes it.
-
-    Returns
-    -------
-    tuple
-        As NumPy returns it; the solution by the factors Q R of the matrix or of its adjoint.
-
-    Raises
-    ------
-    TracerError
-        If the matrix has not full rank: then the solution is not continuous in it.  If it is a lazy
-        array: whether it has would have to be computed.
+    The solution comes from the factors Q R of the matrix or of its adjoint. TracerError if the rank
+    is not full, since the solution is not continuous then, and for lazy arrays, whose rank would
+    have to be computed.
     """
     matrix, right = (looked_at(v, "lstsq()") if isinstance(v, Tracer) else v for v in (a, b))
     _, _, rank, _ = np.linalg.lstsq(np.asarray(matrix), np.asarray(right), rcond)

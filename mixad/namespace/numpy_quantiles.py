@@ -39,30 +39,10 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 def quantile(
     x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Return what is so far from the first of the elements in order to the last.
+    """Return quantiles along axes, all for None; axes of ``q`` come first.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats.
-    q : float or array
-        How far: shares in [0, 1], of which there is no derivative.  Their axes come first.
-    axis : int or sequence of int, optional
-        What to look at; all for None.
-    method : str
-        ``"linear"``, ``"lower"``, ``"higher"`` or ``"midpoint"`` between two elements.
-    keepdims : bool
-        Whether the axes stay, with length 1.
-
-    Returns
-    -------
-    array or Tracer
-        Elements and what is between them: equal ones in the order that they have.
-
-    Raises
-    ------
-    TracerError
-        If the shares are differentiated, or by another method.
+    ``method`` is "linear", "lower", "higher" or "midpoint". Equal elements stay in their order.
+    TracerError if ``q`` is differentiated, or for another method.
     """
     return _quantile(x, _shares(q), axis, method, keepdims, is_weak=_is_number(q))
 

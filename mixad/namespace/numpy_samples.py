@@ -156,30 +156,10 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 def interp(
     x: Any, points: Any, values: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
-    """Return what is linear between points, constant outside of them.
+    """Interpolate linearly between increasing points, in 64 bits; constant outside of them.
 
-    At a point the derivative is that on its right, which after the last one is 0.
-
-    Parameters
-    ----------
-    x : array or Tracer
-        Where to look.
-    points, values : array or Tracer
-        The coordinates, which increase, and the values there.
-    left, right : float or Tracer, optional
-        The values outside; None for those at the ends.
-    period : float, optional
-        After which all of it repeats: then the points may be in any order.
-
-    Returns
-    -------
-    array or Tracer
-        Of the shape of ``x``, in 64 bits.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many points as values, or none.
+    The derivative at a point is that on its right: 0 after the last. With ``period`` points may be
+    in any order. ValueError if there are not as many points as values, or none.
     """
     like = next(v for v in (x, points, values, left, right) if isinstance(v, Tracer))
     x, points, values = (array_beside(v, like) for v in (x, points, values))
@@ -258,25 +238,10 @@ def polyval(p: Any, x: Any) -> Any:
 
 
 def convolve(x: Any, y: Any, mode: str = "full") -> Any:
-    """Return the products of two vectors, those with the same sum of indices added.
+    """Return the convolution of two vectors; ValueError if one is no vector or is empty.
 
-    Parameters
-    ----------
-    x, y : array or Tracer
-        Vectors.
-    mode : str
-        ``"full"``; ``"same"`` for the middle, as long as the longer vector; ``"valid"`` for the
-        sums of as many products as the shorter one has elements.
-
-    Returns
-    -------
-    array or Tracer
-        A vector.
-
-    Raises
-    ------
-    ValueError
-        If a vector is none or has no elements.
+    ``mode`` "same" gives the middle, as long as the longer vector, "valid" the sums of as many
+    products as the shorter has elements.
     """
     x, y = _vectors("convolve", x, y)
     return _part(apply_rule(_CONVOLVE, x, y), x, y, mode, 1)

@@ -33,19 +33,10 @@ __all__ = ["SCIPY"]
 
 @dataclass(frozen=True)
 class Derivatives:
-    """What is known of a function of SciPy's.
+    """The derivatives of one of SciPy's functions."""
 
-    Attributes
-    ----------
-    parameters : tuple of str
-        As SciPy names them.
-    partials : tuple of (str or None)
-        One for each parameter, an expression of the parameters and of ``out``, the value; None for
-        what is refused.
-    """
-
-    parameters: tuple[str, ...]
-    partials: tuple[str | None, ...]
+    parameters: tuple[str, ...]  # as SciPy names them
+    partials: tuple[str | None, ...]  # expressions of these and of the value out; None: refused
 
 
 def _known(parameters: str, *partials: str | None) -> Derivatives:

@@ -41,19 +41,9 @@ _INV = ValuesRule("inv", lambda xp, x: (xp.linalg.inv(x),), (of_inverse,))
 
 
 def solve(a: Any, b: Any) -> Any:
-    """Return what a matrix has to be multiplied with to give ``b``.
+    """Return the solution of ``a @ x == b``; ``b`` with one axis is a vector.
 
-    Parameters
-    ----------
-    a : array or Tracer
-        Square matrices.
-    b : array or Tracer
-        A vector if it has one axis, else matrices; leading axes broadcast.
-
-    Returns
-    -------
-    array or Tracer
-        A vector or matrices, as ``b`` is.
+    Leading axes broadcast.
     """
     a, b = of_one_type("solve", (a, b))
     columns = reshape(b, (-1, 1)) if b.ndim == 1 else b
@@ -102,19 +92,9 @@ def identity_like(x: Any) -> Any:
 
 
 def pinv(x: Any, *, rtol: Any = None) -> Any:
-    """Return the pseudoinverses of matrices; the derivative needs them to have full rank.
+    """Return the pseudoinverses of matrices; the derivative needs full rank.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Matrices.
-    rtol : float or array, optional
-        Singular values below this share of the largest one are taken for zero.
-
-    Returns
-    -------
-    array or Tracer
-        Matrices of the transposed shape.
+    Singular values below the share ``rtol`` of the largest one count as zero.
     """
     return apply_values_rule(_PINV, x, rtol=rtol)[0]
 

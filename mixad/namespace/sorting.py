@@ -14,21 +14,7 @@ __all__ = ["sort"]
 def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Return the elements along an axis in order; each cotangent goes back to its element.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats.
-    axis : int
-        Along which.
-    descending : bool
-        Whether the largest come first.
-    stable : bool
-        Whether equal elements stay in their order; they always do.
-
-    Returns
-    -------
-    array or Tracer
-        Of the shape of ``x``.
+    Equal elements stay in their order, whatever ``stable`` says.
     """
     return take_along_axis(x, _order(plain(x), axis, descending), axis=axis)
 

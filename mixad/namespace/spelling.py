@@ -25,28 +25,18 @@ __all__ = ["Binding", "OfOperands", "SpelledFunction", "Spelling", "function_of"
 
 @dataclass(frozen=True, eq=False)
 class SpelledFunction:
-    """A function of the namespace, as a library calls it.
+    """A function of the namespace under the name and parameters that a library gives it.
 
-    Attributes
-    ----------
-    evaluate : callable
-        The function.
-    parameters : tuple of str
-        Those of the library's function in order; none where operands come by place, any number of
-        them, and options by their own names.
-    renamed : mapping
-        Their names here, where they differ and the library's others do not go by the same name.
-    by_place : int or None
-        How many of them may come by place; None for all.
-    nameless : int
-        How many of them, the first ones, come by place only.
+    `parameters` are the library's in order; empty where any number of operands come by position and
+    options by their own names. `renamed` has our names for them, where these differ and no other
+    parameter of the library goes by the same name.
     """
 
     evaluate: Callable[..., Any]
     parameters: tuple[str, ...]
     renamed: Mapping[str, str] = field(default_factory=dict)
-    by_place: int | None = None
-    nameless: int = 0
+    by_place: int | None = None  # how many may come by position; None for all
+    nameless: int = 0  # how many of the first come by position only
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns; results that share memory with arguments know it."""
@@ -134,35 +124,19 @@ def _parsed(parameters: str) -> tuple[tuple[str, ...], dict[str, str], int | Non
 class Binding:
     """How arguments of a library's function become those of the namespace's: decided once.
 
-    Attributes
-    ----------
-    found : SpelledFunction
-        The namespace's function.
-    called : callable or str
-        What users call: the library's function, or the name of a method.
-    library : str
-        Its library.
-    places : tuple of (str, str or None)
-        Of the arguments that may come by place, their names and ours; None for what is not taken.
-    names : mapping
-        Our names of those that may come by name.
-    direct : int
-        How many of those that come by place are ours in the same places.
-    lists : mapping or None
-        What makes arrays of lists, by our names of the arguments that may be some; None where
-        the library takes none.
-    list_places : tuple of (int, str)
-        Where these come by place.
+    `places` pairs the names of arguments that may come by position with ours, None for what is not
+    taken; `names` has ours for those that may come by name. `lists` has, by our names, what makes
+    arrays of lists, None where the library takes none.
     """
 
     found: SpelledFunction
-    called: Any
+    called: Any  # the library's function, or the name of a method
     library: str
     places: tuple[tuple[str, str | None], ...]
     names: Mapping[str, str]
-    direct: int
+    direct: int  # how many positions are the same as ours
     lists: _Lists | None
-    list_places: tuple[tuple[int, str], ...]
+    list_places: tuple[tuple[int, str], ...]  # positions of lists, our names
 
     @classmethod
     def of(cls, spelling: Spelling, found: SpelledFunction, called: Any) -> Binding:
@@ -333,38 +307,19 @@ def _each(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 class Spelling:
     """How one library spells the namespace.
 
-    Attributes
-    ----------
-    library : str
-        Its name.
-    name_of : callable
-        The name under which the table has a function of the library; None where the function is
-        not the one of that name: libraries have others, such as ``numpy.emath.sqrt``, which gives
-        complex numbers.
-    functions : dict
-        By the library's names; what stands above the namespace adds its own.
-    renamed : mapping
-        The namespace's names of the library's parameters, where they differ.
-    constant : frozenset of str
-        Functions whose results are no floats, or depend on shapes only: their derivative is zero,
-        so they are given the values.
-    no_methods : frozenset of str
-        Functions that do something else where they are called as methods of arrays.
-    takes_lists : bool
-        Whether functions take nested lists for arrays.
-    methods : mapping
-        What methods of arrays do that functions of their names do not, or not with these arguments.
-    is_method : callable
-        Whether a function of the library is a method of its arrays.
+    `name_of` returns the table's name of a library's function; None for another one of such a name,
+    as ``numpy.emath.sqrt``, which gives complex numbers. `constant` are functions with zero
+    derivatives, whose results are no floats or depend on shapes only: they are given plain values.
+    `methods` has what methods do that functions of their names do not, or not with these arguments.
     """
 
     library: str
     name_of: Callable[[Any], str | None]
-    functions: dict[str, SpelledFunction]
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    functions: dict[str, SpelledFunction]  # by the library's names; upper layers add theirs
+    renamed: Mapping[str, str] = field(default_factory=dict)  # our names of parameters
     constant: frozenset[str] = frozenset()
-    no_methods: frozenset[str] = frozenset()
-    takes_lists: bool = False
+    no_methods: frozenset[str] = frozenset()  # methods of these names do something else
+    takes_lists: bool = False  # nested lists for arrays
     methods: Mapping[str, SpelledFunction] = field(default_factory=dict)
     is_method: Callable[[Any], bool] = lambda function: False
     _bindings: dict[Any, Callable[..., Any]] = field(default_factory=dict, init=False, repr=False)

@@ -30,23 +30,9 @@ Axis = int | Sequence[int] | None
 
 
 def total(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
-    """Return the sum over axes, all of them for None.
+    """Return the sum over axes, all for None, of elements converted to ``dtype`` first.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats or complex numbers.
-    axis : int or sequence of int, optional
-        What to sum over.
-    dtype : dtype, optional
-        What the elements are converted to first.
-    keepdims : bool
-        Whether summed axes stay, with length 1.
-
-    Returns
-    -------
-    array or Tracer
-        The sums; a plain array if the dtype is no float: then there is no derivative.
+    The result is a plain array, without a derivative, if ``dtype`` is no float.
     """
     if dtype is not None:
         x = astype(x, dtype)
@@ -92,23 +78,9 @@ def in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any)
 
 
 def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False) -> Any:
-    """Return the mean squared distance from the mean over axes.
+    """Return the variance over axes, all for None.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats or complex numbers.
-    axis : int or sequence of int, optional
-        What to average over; all for None.
-    correction : float
-        What the number of elements is reduced by in the quotient: 1 for an unbiased estimate.
-    keepdims : bool
-        Whether these axes stay, with length 1.
-
-    Returns
-    -------
-    array or Tracer
-        The variances.
+    The squared distances from the mean are divided by the number of elements less ``correction``.
     """
     if is_complex(x):
         _check_variance(x)
@@ -301,28 +273,10 @@ def _filled(x: Any, value: float, length: int = 1) -> Any:
 def cumulative_sum(
     x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """Return the sums of the elements up to each along an axis.
+    """Return the sums of the elements up to each along an axis, after conversion to ``dtype``.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats or complex numbers.
-    axis : int, optional
-        Along which; may be left out of arrays with one axis.
-    dtype : dtype, optional
-        What the elements are converted to first.
-    include_initial : bool
-        Whether the sum of none comes first.
-
-    Returns
-    -------
-    array or Tracer
-        A plain array if the dtype is no float: then there is no derivative.
-
-    Raises
-    ------
-    ValueError
-        If there are several axes and none is named.
+    The result is a plain array, without a derivative, if ``dtype`` is no float. ``include_initial``
+    puts 0 first. ValueError if there are several axes and none is named.
     """
     return _cumulative(_CUMULATIVE_SUM, 0, x, axis, dtype, include_initial)
 

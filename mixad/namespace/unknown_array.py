@@ -79,20 +79,12 @@ class IndexedArrayError(TracerError):
 
 
 class UnknownArray(ArrayTracer):
-    """The elements of a traced value, which has no derivative here.
-
-    Attributes
-    ----------
-    source : ArrayTracer
-        The traced value.
-    is_alone : bool
-        Whether it is no part of another one, and has none.
-    """
+    """The elements of a traced value, which has no derivative here."""
 
     __slots__ = ("is_alone", "source")
-    source: ArrayTracer
+    source: ArrayTracer  # the traced value
     strand: Strand
-    is_alone: bool
+    is_alone: bool  # whether it is no view of another and has no views
 
     @classmethod
     def of(cls, tracer: Any) -> UnknownArray:

@@ -13,28 +13,9 @@ __all__ = ["diff"]
 
 
 def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
-    """Return the differences of neighbours along an axis.
+    """Return the ``n``-th differences of neighbours along an axis; ValueError if ``n`` is negative.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats.
-    axis : int
-        Along which.
-    n : int
-        How often differences are taken.
-    prepend, append : array, Tracer or number, optional
-        What is joined to ``x`` first; a number along the whole edge.
-
-    Returns
-    -------
-    array or Tracer
-        Shorter by ``n`` along the axis.
-
-    Raises
-    ------
-    ValueError
-        If ``n`` is negative.
+    ``prepend`` and ``append`` are joined to ``x`` first; a number along the whole edge.
     """
     if n < 0:
         raise ValueError(f"diff(n={n}): n is at least 0")
