@@ -76,8 +76,10 @@ class CallRule(Protocol):
 
     @property
     def borrowed_from(self) -> str:
-        """Whose function is called, which changes no array that it is given; empty of the user's,
-        for which tensors are copied."""
+        """The library whose function is called; empty for a function of the user's.
+
+        A library's function changes no array that it is given; for the user's, tensors are copied.
+        """
         ...
 
     def argument(self, index: int) -> str:
@@ -101,38 +103,19 @@ class CallRule(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CallNode(Called):
-    """A call that was recorded.
+    """A recorded call of a rule.
 
-    Attributes
-    ----------
-    rule : CallRule
-        What was called.
-    leaves : tuple
-        Of the arguments: tracers, held arrays, other values.
-    tree : Structure
-        That of the arguments.
-    parents : tuple of (Origin or None)
-        Where the leaves came from.
-    value : Value
-        What came of it, without its leaves.
-    residuals : object
-        What else was kept.
-    results : sequence of Result
-        What the values of floats are.
-    source : CallNode or None
-        The call as it came into a recording that has done this one again.
-    known : dict
-        By cotangents, what the rule has given for them on nodes of a recording: plans are tried
-        beside these, and call it no second time.
+    `source` is the node of the call in the recording that this one repeats. `known` has the rule's
+    results by cotangents: plans are tried on nodes of a recording, and call the rule once.
     """
 
     rule: CallRule
-    leaves: tuple[Any, ...]
-    tree: pytree.Structure
-    parents: tuple[Origin | None, ...]
-    value: Value
-    residuals: Any
-    results: Sequence[Result]
+    leaves: tuple[Any, ...]  # of the arguments: tracers, held arrays, others
+    tree: pytree.Structure  # structure of the arguments
+    parents: tuple[Origin | None, ...]  # where the leaves came from
+    value: Value  # what came of it, without its leaves
+    residuals: Any  # what else was retained
+    results: Sequence[Result]  # the float leaves of the value
     source: CallNode | None = None
     known: dict[tuple[bytes, ...], Sequence[Any]] = field(default_factory=dict)
 
@@ -239,7 +222,7 @@ class CallNode(Called):
 def record_call(rule: CallRule, arguments: Any) -> Any:
     """Run a rule on plain values; record it if a leaf of the arguments is traced.
 
-    Returned is the value, with tracers in place of the leaves of floats.
+    Return the value, with tracers in place of float leaves.
     """
     leaves, tree = pytree.flatten(arguments)
     tracers = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
@@ -286,9 +269,9 @@ def _outputs(node: CallNode, cells: Iterable[Cell], levels: frozenset[Level]) ->
 
 
 def _input(level: Level, rule: CallRule, leaf: Any, given: Any) -> Any:
-    """Return what stands for a traced value of a strand: an input of the transform's.
+    """Return an input of the transform in place of a value that a strand traces.
 
-    A library that is borrowed from watches itself what it reads later.
+    A library whose derivatives are borrowed watches itself what it reads later.
     """
     if not is_traced(leaf):
         return leaf
@@ -348,9 +331,9 @@ def _whole(g: Any, cell: Cell) -> Any:
 def _run(
     rule: CallRule, tree: pytree.Structure, leaves: Sequence[Any], given: Sequence[Any]
 ) -> tuple[Any, Any]:
-    """Run a rule on arrays that it cannot write to where a leaf is traced: others read them, too.
+    """Run a rule on arrays that are read-only where a leaf is traced: others read them, too.
 
-    What is handed on as it is comes back as the array that was given.
+    An argument that the rule returns unchanged comes back as the array that was given.
     """
     if rule.borrowed_from:
         return rule.run(pytree.unflatten(tree, given))

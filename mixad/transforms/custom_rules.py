@@ -27,17 +27,7 @@ __all__ = ["Arguments", "CustomFunction", "fitting", "fitting_leaves", "pair_of"
 
 
 class Arguments:
-    """The arguments of one call, those that are differentiated apart from the others.
-
-    Parameters
-    ----------
-    name : str
-        The function, for messages.
-    arguments : tuple
-        All of them.
-    fixed : sequence of int
-        Positions of those that are not differentiated.
-    """
+    """The arguments of one call: those at the positions ``fixed`` are not differentiated."""
 
     def __init__(self, name: str, arguments: tuple[Any, ...], fixed: Sequence[int]) -> None:
         positions = {_position(name, at, len(arguments)) for at in fixed}
@@ -99,9 +89,9 @@ def _positions(name: str, nondiff_argnums: Argnums) -> tuple[int, ...]:
 
 
 def _from_the_front(f: Function, positions: tuple[int, ...]) -> tuple[int, ...]:
-    """Return positions with those that count from the end as the signature has them.
+    """Return positions counted from the front; negative ones count back in f's signature.
 
-    Of functions that take any number of arguments they count from the end of those of a call.
+    If ``f`` takes any number of arguments they stay, and count from the end of each call's.
     """
     if min(positions, default=0) >= 0:
         return positions
@@ -125,17 +115,7 @@ def _position(name: str, at: int, count: int) -> int:
 
 
 class CustomFunction(PickledFunction):
-    """A function that is differentiated by a rule which the user gives.
-
-    Parameters
-    ----------
-    transform : str
-        What made it, for messages.
-    f : callable
-        The function.
-    nondiff_argnums : int or sequence of int
-        Positions of arguments that are not differentiated.
-    """
+    """A function with the user's own derivative; ``transform`` names its decorator in messages."""
 
     def __init__(self, transform: str, f: Function, nondiff_argnums: Argnums) -> None:
         check_callable(transform, f)
@@ -195,8 +175,8 @@ def fitting_leaves(what: str, structure: pytree.Structure, tree: Any) -> list[An
 def fitting(what: str, cell: Cell, given: Any) -> Any:
     """Return a tangent or cotangent that a rule returned, as one of a value.
 
-    That of a Python number may be of another dtype or library, as what it was computed from; a
-    number for an array is refused: a sum that should not be there.
+    A Python number may have one of another dtype or library, that of what it was computed from. A
+    number for an array is refused: it is a sum that should not be there.
     """
     given = unwrapped(given)
     if is_scalar(given):

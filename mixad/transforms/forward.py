@@ -162,8 +162,7 @@ def push_forward(
     with_value: bool,
     has_aux: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """Return value, None if it is not wanted, tangent, and aux of a call; ``of`` is the user's
-    function."""
+    """Return value (None if not wanted), tangent and aux; ``of`` is the user's function."""
     leaves = _alike_leaves(primals, tangents)
     push = partial(_push_on_level, f, of, primals, tangents, with_value, has_aux)
     if leaves is None:
@@ -195,8 +194,8 @@ def _push_on_level(
 ) -> tuple[Any, Any, Any]:
     """Return value, tangent and aux of a call.
 
-    ``traced`` are the primals and the leaves of the tangents as a recording around knows them:
-    these are used where that serves.
+    ``traced`` are the primals and the leaves of the tangents as a surrounding recording has them;
+    they are used where that serves.
     """
     positions, strand = range(len(primals)), None
     with Level("jvp", is_reverse=False) as level:

@@ -44,12 +44,7 @@ each has a plan."""
 
 
 class InnerRun:
-    """What computes segments of a recording inside of another, as operations of that.
-
-    Parameters
-    ----------
-    strand : Strand
-        The recording inside.
+    """Computes segments of the strand of an inner transform as operations of the outer recording.
     """
 
     def __init__(self, strand: Strand) -> None:
@@ -162,9 +157,9 @@ class InnerCall(StrandCall):
         wanted: Sequence[int],
         further: Sequence[Any],
     ) -> list[Any] | None:
-        """Return the results of the call as an operation of the strand around it.
+        """Return the results of the call as one operation of the outer strand; None if impossible.
 
-        None if that cannot be.  ``compute`` gives them of what has come in and of further operands.
+        ``compute`` makes them from the inner inputs and the ``further`` operands.
         """
         strand = self._strand
         strand.is_left |= sum([end.count for end in (*strand.ends, strand.state)]) > _MAX_INSIDE
@@ -222,14 +217,10 @@ class InnerCall(StrandCall):
 
 
 class InnerForward(InnerCall):
-    """A call inside of what is recorded that is carried forward: it is one operation of that.
+    """A forward transform inside of a recording; its results are the value and its tangent.
 
-    Its results are its value and the tangent of that.
-
-    Attributes
-    ----------
-    is_outermost : bool
-        Whether the recording around exists for this call alone: nodes then use the plain arrays.
+    `is_outermost` says that the outer recording exists for this call alone: nodes then use the
+    plain arrays.
     """
 
     is_outermost = False
@@ -277,33 +268,18 @@ class InnerForward(InnerCall):
 
 
 class Inside(NamedTuple):
-    """A call of a transform inside of another, as an operation of that.
+    """A call of a transform inside of another, as an operation of the outer one.
 
-    Attributes
-    ----------
-    name : str
-        The transform.
-    inputs : int
-        How many there are: they have the first slots.
-    slots : tuple of int
-        Those of the operands.
-    numbers : mapping
-        By slot, the numbers that came in.
-    steps : tuple of (int, Operation, tuple of int)
-        What is done: the slot of each result, the operation, and the slots of its operands.
-    outputs : sequence of int
-        The slots of what the function returned.
-    wanted : sequence of int
-        The slots of what else is wanted.
+    A step is the slot of its result, the operation, and the slots of the operands.
     """
 
-    name: str
-    inputs: int
-    slots: tuple[int, ...]
-    numbers: Mapping[int, Any]
+    name: str  # of the transform
+    inputs: int  # how many; they have the first slots
+    slots: tuple[int, ...]  # of the operands
+    numbers: Mapping[int, Any]  # values of numbers, by slot
     steps: tuple[tuple[int, Operation, tuple[int, ...]], ...]
-    outputs: Sequence[int]
-    wanted: Sequence[int]
+    outputs: Sequence[int]  # slots of what the function returned
+    wanted: Sequence[int]  # slots of what else is wanted
 
     @staticmethod
     def of(strand: Strand, outputs: Sequence[int], wanted: Sequence[int]) -> Inside:
@@ -315,11 +291,10 @@ class Inside(NamedTuple):
     def replay(
         self, level: Level, operands: Sequence[Any], *, is_alone: bool = False
     ) -> tuple[Inputs, Outputs, list[Tracer]]:
-        """Do what was recorded on nodes; return the inputs, what the function returned, and what
-        else is wanted.
+        """Repeat the recorded steps on nodes; return inputs, outputs and the other wanted values.
 
-        Unless it is for derivatives alone, nothing of that may be a view of what came in: around,
-        it would be told from that.
+        HandedOnError if a result is a view of an input, which the outer recording takes for two
+        arrays; a recording for derivatives alone may have such results.
         """
         done: dict[int, Any] = {**self.numbers, **dict(zip(self.slots, operands, strict=True))}
         inputs = lifted(level, [done[slot] for slot in range(self.inputs)], range(self.inputs))
@@ -357,10 +332,10 @@ def operation_of(
     outputs: tuple[int, ...],
     wanted: tuple[int, ...] = (),
 ) -> Operation | None:
-    """Return what is done with a call that has been recorded as an operation of what is around.
+    """Return the operation by which the outer strand records a call of a transform.
 
-    Recordings that are alike, which end in one state, have one operation.  None if it has come with
-    ever other ``numbers``.
+    Recordings that end in one state share one operation. None if the call has come with different
+    ``numbers`` each time.
     """
     told = tuple([(slot, type(v), np.asarray(v).tobytes()) for slot, v in numbers.items()])
     segments = tuple(strand.ends), tuple(strand.sources.items())
@@ -393,17 +368,16 @@ def _pull_back(call: Inside, *operands: Any) -> Any:
 
 
 def _push_forward(call: Inside, *operands: Any) -> Any:
-    """Return the tangents of what a function returns, that, and what else is wanted.
+    """Return the tangents of what a function returns, its values, and what else is wanted.
 
-    The last operands are tangents of the inputs.
+    The last operands are the tangents of the inputs.
     """
     carried, wanted = _carry(call, operands)
     return (*carried.along(0), *carried.values(), *wanted)
 
 
 def push_tangent(call: Inside, *operands: Any) -> Any:
-    """Return the tangents of what a function returns, of which no value is made, and what else is
-    wanted."""
+    """Return the tangents of a function's outputs without their values, and what else is wanted."""
     carried, wanted = _carry(call, operands)
     return as_results([*carried.without_values().along(0), *wanted])
 

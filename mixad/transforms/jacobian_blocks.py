@@ -35,9 +35,9 @@ _MAX_PASSES = 32
 
 
 class InnerJacobian(InnerForward):
-    """A Jacobian inside of what is recorded: it is one operation of that.
+    """A Jacobian inside of a recording, as one operation; its results are the blocks.
 
-    Its results are the blocks; what is asked for is the mode.
+    The mode is what is asked for.
     """
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
@@ -157,9 +157,9 @@ def _tangents(function: Recorded, at: int) -> Iterator[list[Any]]:
 
 
 def _units(cell: Cell, traced: Tracer | None) -> Iterator[Any]:
-    """Return, for each element of a value, the array that is one there and zero elsewhere.
+    """Yield, for each element of a value, the array that is one there and zero elsewhere.
 
-    Where what is done with a traced value is noted, it is the same in each call.
+    A traced value gets the same arrays in each call.
     """
     journal = None if traced is None else journal_of(traced.levels)
     xp, dtype = cell.library.xp, cell.library.dtype_of(cell.type)
@@ -175,7 +175,8 @@ def _units(cell: Cell, traced: Tracer | None) -> Iterator[Any]:
 def _block(parts: Sequence[Any], axis: int, leaf: Any, cell: Cell) -> Any:
     """Return rows or columns as one array, zeros if there are none.
 
-    It is of the kind of the input, whose cell is given; of the output's for a Python number.
+    The array has the kind of the input, whose cell is given; the output's kind where the input is a
+    Python number.
     """
     like = leaf.cell if cell.kind.weak and isinstance(leaf, Tracer) else cell
     xp, dtype = like.library.xp, like.library.dtype_of(like.type)

@@ -45,10 +45,10 @@ __all__ = ["Inputs", "Outputs", "call_lifted", "called", "check_scalar", "in_str
 
 
 class Inputs(NamedTuple):
-    """The arguments of a call with tracers among them, and what gradients are returned as.
+    """The arguments of a call with tracers among them, and the form of their gradients.
 
-    ``around`` are the tracers of transforms around, each with the one that stands for it inside,
-    and what that one is as long as nothing is written to it.
+    ``around`` lists tracers of outer transforms: each with its tracer inside, and the origin of
+    that while nothing is written to it.
     """
 
     arguments: list[Any]
@@ -63,7 +63,7 @@ class Inputs(NamedTuple):
     ) -> list[Any]:
         """Return the gradient of each differentiated argument, in its structure.
 
-        ``around`` are the transforms around that the function's value depends on.
+        ``around`` are the outer transforms that the function's value depends on.
         """
         finished = [
             gradient(cell, cotangent, kind, around)
@@ -343,8 +343,8 @@ def _is_float(array: Any) -> bool:
 def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
     """Return a tangent or cotangent of a value as an array of the value's shape and dtype.
 
-    Whole numbers are converted, as those of Python are: SciPy tries operators with them.
-    ``what`` names it in messages, ``of`` what it belongs to.
+    Whole numbers are converted, also arrays of them: SciPy tries operators with these. ``what``
+    names it in messages, ``of`` what it belongs to.
     """
     if isinstance(given, (bool, int, float)) or (cell.type.is_complex and is_number(given)):
         one = cell.library.asarray(given, cell.kind.type, cell.device)

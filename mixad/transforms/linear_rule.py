@@ -123,10 +123,10 @@ def _is_linear(origin: Origin, own: Level) -> bool:
 def checked_rule(
     name: str, refusal: str, rule: _Rule, cells: Sequence[Cell], cotangents: Sequence[Any]
 ) -> tuple[RecordedRule, list[Any]]:
-    """Record a rule; return it, and what its transpose makes of cotangents.
+    """Record a rule; return the record, and what its transpose makes of the cotangents.
 
-    The rule takes tracers, which stand for cells; it returns tracers, and None where it is zero.
-    If it is not linear, it is a TracerError.  Where a library is lazy, nothing is looked at.
+    The rule maps tracers, which stand for cells, to tracers, or to None for zero. TracerError if it
+    is not linear; a lazy library's arrays are not compared.
     """
     if any(cell.library.is_lazy for cell in cells):
         recorded = RecordedRule.at(name, rule, [owned(cell, None) for cell in cells], cells)
@@ -151,13 +151,10 @@ def checked_rule(
 
 
 def trial(cell: Cell, argument: int, number: int = 0) -> Array:
-    """Return numbers at which a rule is tried.
+    """Return numbers at which a rule is tried: positive about 1 for trial 0, others per argument.
 
-    Between two trials the order of numbers differs, that of magnitudes, and which have one sign: a
-    rule that chooses among tangents chooses others.
-
-    Each argument has others.  Of number 0 they are positive, about 1; of 1 negative, 128 to 1024;
-    of 2 of both signs, 1/16 down to 1/1024; of 3 positive, 128 to 1024.
+    Trial 1: negative, 128 to 1024; 2: both signs, 1/1024 to 1/16; 3: positive, 128 to 1024. Orders,
+    magnitudes and signs differ between trials, so a rule that chooses among tangents is found out.
     """
     size = math.prod(cell.shape)
     parts = [np.resize(_spread(argument + each, number), size) for each in (0.0, 0.5)]

@@ -49,8 +49,10 @@ class Recorded(NamedTuple):
         return inputs.gradients(cotangents, outputs.around(level))
 
     def carried(self, directions: Sequence[Sequence[Any]]) -> Carried:
-        """Carry tangents of the leaves of the primals through the call, along at most ten
-        directions; None is a tangent that is zero."""
+        """Push tangents of the primals' leaves through the call, None for zero.
+
+        There are at most ten directions.
+        """
         with Level(self.level.name, is_reverse=False) as own:
             own.fuses = self.level.fuses
             return Carried(self, own, self._duals(own, directions))
@@ -143,8 +145,8 @@ def recorded(
 ) -> tuple[Recorded, Any]:
     """Call a function on tracers; return what was recorded, and its aux.
 
-    Primals are all arguments, or those at some ``positions``.  Cotangents may be carried back
-    through it, too, if it ``is_reverse``.
+    The arguments at ``positions``, by default all, are primals. With ``is_reverse`` the recording
+    takes cotangents, too.
     """
     positions = range(len(arguments)) if positions is None else positions
     with Level(name, is_reverse=is_reverse) as level:

@@ -22,9 +22,9 @@ def record_values(
     call: Callable[[Sequence[Any], Sequence[Any]], Any],
     has_aux: bool,
 ) -> tuple[Any, Any] | None:
-    """Return what a call gives, and its aux, by a plan if it is known; None if there is none to be.
+    """Return value and aux of a call, by a plan where one is known; None where none can serve.
 
-    ``call`` takes the arguments, and the leaves of those at some positions as the recording knows
+    ``call`` takes the arguments, and the leaves of those at ``positions`` as the recording has
     them.
     """
     with Level(name, is_reverse=False, differentiates=False) as level:

@@ -29,7 +29,7 @@ __all__ = ["as_given", "constant_around", "copied", "gradient", "handed", "owned
 def gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: frozenset[Level]) -> Any:
     """Return the gradient of an input as the caller gets it: of its shape, sharing no memory.
 
-    ``kind`` is the type of the input: a Python float's gradient is one, too.
+    ``kind`` is the type of the input: the gradient of a Python float is a Python float.
     """
     return as_given(owned(cell, cotangent), cell, kind, around)
 
@@ -56,10 +56,10 @@ def constant_around(array: Any, around: frozenset[Level], *, weak: bool = False)
 
 
 def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) -> Any:
-    """Return the tangent of an output as the caller gets it; None is a zero tangent.
+    """Return the tangent of an output as the caller gets it; a None tangent is zero.
 
-    It is of a level of its own, around which run the transforms that the function's value depends
-    on.
+    ``level`` is the tangent's own; ``around`` are the outer transforms that the function's value
+    depends on.
     """
     if tangent is not None:
         found = returned(tangent, level)
@@ -129,9 +129,9 @@ def without_derivative(leaf: Any) -> Any:
 
 
 def _number(array: Any, leaf: Tracer) -> Any:
-    """Return the array of a leaf as operations of its library do.
+    """Return a leaf's array in the form that operations of its library return.
 
-    NumPy's results without axes are scalars, those of Python numbers only are Python numbers.
+    NumPy's results without axes are scalars; results of Python numbers alone are Python numbers.
     """
     if leaf.weak:
         return _python_number(array)
@@ -149,10 +149,10 @@ def _is_written_to(array: Any) -> bool:
 
 
 def unshared_tangent(tangent: Any, taken: list[Any]) -> Any:
-    """Return a tangent in memory that is not among what is taken, to which it is added.
+    """Return a tangent in memory that is not among ``taken``, and add it to that list.
 
-    It may be, or be a view of, a tangent that was given, share memory with another one, or be one
-    number in many places.
+    A tangent may be a given one or a view of it, share memory with another, or be one number in
+    many places.
     """
     view = as_register(tangent)
     if type(view) is np.ndarray:

@@ -30,21 +30,11 @@ __all__ = ["VALUES_ALONE", "Asked", "StrandCall", "as_input", "size_of"]
 
 
 class Asked(NamedTuple):
-    """What is asked of a call beside its gradients.
+    """What is asked of a call beside its gradients."""
 
-    Attributes
-    ----------
-    given : array or pytree
-        The cotangent of the value, or the tangents of the inputs.
-    of_number : bool
-        Whether the value is to be one number, with the cotangent 1.
-    with_value : bool
-        Whether the value is asked for.
-    """
-
-    given: Any
-    of_number: bool
-    with_value: bool
+    given: Any  # the cotangent of the value, or the tangents of the inputs
+    of_number: bool  # whether the value must be one number, with cotangent 1
+    with_value: bool  # whether the value is asked for
 
 
 VALUES_ALONE = Asked(None, of_number=False, with_value=True)
@@ -76,31 +66,11 @@ _NOTHING = _Returned([], [])
 
 
 class StrandCall:
-    """One call of a transform.
+    """One call of a transform, recorded as a strand.
 
-    Parameters
-    ----------
-    level : Level
-        The transform's.
-    f : callable
-        What is called.
-    history : History
-        How its calls went.
-    structures : sequence of Structure
-        What the arguments that are inputs are made of.
-    arrays : sequence of array or Tracer
-        Their leaves.
-    state : State
-        In which these have come in.
-
-    Attributes
-    ----------
-    arguments : list
-        What the function is called with.
-    inputs : list of Tracer
-        What stands in it for the arrays.
-    is_known : bool
-        Whether what is asked for can be had without nodes.
+    ``structures`` and ``arrays`` are the arguments that are inputs, flattened, and ``state`` is the
+    state in which they come in. `arguments` are what the function is called with, `inputs` the
+    tracers in them. `is_known` says that no nodes are needed for what is asked.
     """
 
     arguments: list[Any]
@@ -170,7 +140,7 @@ class StrandCall:
     ) -> tuple[Outputs, Any]:
         """Call the function; return its outputs and its aux.
 
-        Tracers of one that raised are refused from now on.
+        If it raises, its tracers are refused from then on.
         """
         try:
             outputs, aux = called(f, self.arguments, kwargs, has_aux, self._level)

@@ -21,12 +21,8 @@ count as if it had left its strand: planning costs more than it saves."""
 class History:
     """How calls of functions of one code went.
 
-    Attributes
-    ----------
-    left : dict
-        By what a function closes over, in how many calls it has left its strand.
-    new : int
-        Plans made since a call was last known.
+    `left` counts calls that left their strand, by what the function closes over; `new` counts the
+    plans made since a call was last known.
     """
 
     __slots__ = ("left", "new")
@@ -57,7 +53,7 @@ _HISTORIES: dict[int, dict[tuple[str, bool, int], History]] = {}
 def history_of(f: Function, transform: str, *, is_inner: bool) -> History:
     """Return what is known of a function's calls by a transform, inside of others or not.
 
-    It is forgotten with the function.  What transforms make is told by the function inside.
+    It is dropped with the function. A function that a transform returned goes by the one inside.
     """
     code, depth = getattr(f, "__code__", None), 0
     if code is None:

@@ -72,9 +72,9 @@ def open_strand(
 
 
 def _are_taken(arrays: Sequence[Any]) -> bool:
-    """Whether strands know such arrays: of floats or complex numbers of one library, on one device.
+    """Whether strands take such arrays: floats or complex numbers of one library, on one device.
 
-    What the library's arrays may not be is told by name where there is no strand.
+    False for arrays that their library refuses: the path without strands names them in its error.
     """
     try:
         are_of_one = len(set(map(library_of, arrays))) == 1
