@@ -129,7 +129,7 @@ class Library:
         return self.xp.asarray(value, dtype=dtype, device=device)
 
     def numpy_view(self, array: Array) -> NumpyArray:
-        """Return a NumPy array over the memory of one of its arrays on the CPU; bfloat16 as bits."""
+        """Return a NumPy array over the memory of an array on the CPU; of bfloat16 its bits."""
         memory = self.memory
         return memory.view(memory.bits(array) if is_bfloat16(array) else array)
 
