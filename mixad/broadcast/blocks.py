@@ -51,9 +51,9 @@ def value_and_jacobian(
     *,
     with_primals: bool = True,
 ) -> tuple[Any, Any]:
-    """Return what a function returns, None if it is not wanted, and its Jacobian at every element.
+    """Return the values of a function, None if not wanted, and its Jacobian at every element.
 
-    That has an axis of outputs only where a function returns several.
+    The Jacobian has an axis of outputs only where the function returns several.
     """
     leaves = real_leaves(parsed, values, wrt)
     indices = [i for leaf in leaves for i in leaf.params]

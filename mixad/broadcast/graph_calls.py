@@ -38,9 +38,9 @@ def numbered(kernel: Kernel) -> int:
 
 
 def numbered_bound(kernel: Kernel, unbound: int, instance: object) -> int:
-    """Return the number of a function that was bound to an object: always the same.
+    """Return the number of a function that is bound to an object: always the same.
 
-    Python binds a method anew at each call, and a graph that was compiled once is to find it.
+    Python binds a method anew at each call, and a compiled graph has to find it again.
     """
     key = unbound, id(instance)
     number = _BOUND.get(key)
@@ -56,10 +56,10 @@ def numbered_bound(kernel: Kernel, unbound: int, instance: object) -> int:
 
 
 def call_in_graph(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make a call that becomes part of a graph, which is run again and again.
+    """Make a call that becomes part of a graph, which runs again and again.
 
-    The number is the one that an integration's ``trace`` was given.  TracerError if the function
-    reads a value from outside: the graph would not see that it changes.
+    ``number`` is the one that an integration's ``trace`` got. TracerError if the function reads a
+    value from outside: the graph would not see that it changes.
     """
     kernel = _KERNELS[number]
     parsed, _ = kernel._parsed(args, kwargs)

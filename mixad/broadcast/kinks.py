@@ -120,8 +120,8 @@ def kink_report(
 ) -> KinkReport:
     """Report which elements of a call come near a kink as some params move.
 
-    Near is within a ``tolerance``, or the square root of the precision of what is compared.
-    ``first`` is the first line of the function.
+    Near means within ``tolerance``, by default the square root of the precision of what is
+    compared. ``first`` is the first line of the function.
     """
     _check(tolerance)
     _check_has_elements(program, values)

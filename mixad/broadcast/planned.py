@@ -32,36 +32,16 @@ __all__ = ["PlannedCall", "PlannedKernel", "planned_call"]
 
 @dataclass(frozen=True)
 class PlannedKernel:
-    """One kernel, planned and compiled for some arguments.
+    """One kernel, planned and compiled for some arguments."""
 
-    Attributes
-    ----------
-    passes : tuple of Program
-        With the same params, and the function's own names and lines.
-    launch : Launch
-        The loop nest.
-    unfolded : Launch
-        The loop nest on a backend that folds no rows: ``launch`` itself where it folds none.
-    backend : Backend
-        What runs it.
-    bound : Bound
-        What the backend made of it.
-    results : tuple of str
-        What each output is, in words.
-    cached : bool
-        Whether it was compiled before this plan was made.
-    like : array
-        One of the library and on the device that it runs on.
-    """
-
-    passes: tuple[Program, ...]
+    passes: tuple[Program, ...]  # with the function's own names and lines
     launch: Launch
-    unfolded: Launch
+    unfolded: Launch  # the launch without folded rows; `launch` itself where it folds none
     backend: Backend
     bound: Bound
-    results: tuple[str, ...]
-    cached: bool
-    like: Any
+    results: tuple[str, ...]  # each output in words
+    cached: bool  # whether it was compiled before this plan
+    like: Any  # an array of its library and device
 
     @property
     def flops(self) -> int:
@@ -102,18 +82,7 @@ class PlannedKernel:
 class PlannedCall:
     """The kernels that make values and gradients, in order.
 
-    Attributes
-    ----------
-    kernels : tuple of PlannedKernel
-        One; two where partials are computed with the primal.
-    strategy : str
-        ``"forward"`` or ``"reverse"``: how partials are computed.
-    chunks : tuple of int
-        Number of gradients in each pass.
-    zeros : tuple of int
-        Params whose gradient is zero whatever the values are.
-    library : str
-        Of the arrays.
+    There are two if partials are computed with the primal.
     """
 
     kernels: tuple[PlannedKernel, ...]

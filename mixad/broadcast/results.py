@@ -87,9 +87,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _as_number(result: Any, values: Sequence[Any], is_scalar: bool) -> Any:
-    """Return a result of no axes as a Python number if all arguments are such, else NumPy's.
+    """Return a result of no axes as a Python number if all arguments are such, else as NumPy's.
 
-    ``is_scalar``: whether it is NumPy's of Python numbers, too.
+    With ``is_scalar`` it is NumPy's for Python numbers, too.
     """
     is_python = not is_scalar and all(type(v) in PYTHON_SCALARS for v in values)
     return result.item() if is_python else result[()]

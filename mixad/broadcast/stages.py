@@ -37,7 +37,7 @@ def stage_text(
 ) -> str:
     """Return one stage of the way from a program to its kernel for values and gradients.
 
-    ValueError if there is no such stage, or the backend has none; BackendError if what makes it is
+    ValueError if there is no such stage, or the backend lacks it; BackendError if what makes it is
     not installed.
     """
     if stage not in STAGES:
@@ -112,9 +112,9 @@ def _text(backend: Backend, method: str, *arguments: Any) -> str:
 
 
 def _on_device(kernel: PlannedKernel, stage: str) -> str:
-    """Return what a CUDA device is given, or would be given where there is none.
+    """Return the text for a CUDA device, also where there is none.
 
-    The arrays may be on the CPU, whose kernels fold short rows: those of a device do not.
+    The arrays may be on the CPU, whose kernels fold short rows; a device's do not.
     """
     spec, backend = replace(kernel.unfolded.spec, passes=kernel.passes), kernel.backend
     if isinstance(backend, OnDevice):

@@ -75,9 +75,9 @@ class Trace:
         return f"{self.function}{where}"
 
     def _blocks(self) -> Iterator[tuple[str, list[Row]]]:
-        """Yield the user's lines, as they are passed, each with what it computes.
+        """Yield the user's lines as they run, each with what it computes.
 
-        Of a function of mixad's own that is the last equation.
+        For a function of mixad's own that is the last equation.
         """
         for (line, turns), steps in groupby(self.steps, lambda s: (s.line.users, s.turns)):
             rows: list[Row] = []
@@ -127,20 +127,9 @@ def _number(value: Any) -> str:
 def trace_call(
     program: Program, values: Sequence[Any], wrt: Sequence[int], at: Any, first: Line
 ) -> Trace:
-    """Trace a call at one element.
+    """Trace a call at the element ``at``; ``first`` is the first line of the function.
 
-    Parameters
-    ----------
-    program : Program
-        What is called.
-    values : sequence
-        One per param: plain arrays and numbers.
-    wrt : sequence of int
-        Params to differentiate with respect to.
-    at : int or tuple of int
-        Which element.
-    first : Line
-        The first line of the function.
+    ``values`` are plain arrays and numbers, one per param; ``wrt`` are params.
     """
     if len(wrt) > MAX_PARTIALS:
         raise KernelGradientError(

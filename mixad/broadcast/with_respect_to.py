@@ -17,11 +17,11 @@ Names: TypeAlias = Sequence[str] | str | None
 
 
 def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]:
-    """Return the arrays and numbers that ``wrt`` names; by default all that are arrays of floats.
+    """Return the arrays and numbers that ``wrt`` names; by default all arrays of floats.
 
-    Names are of parameters, of fields of structures (``"state.x"``), of elements (``"w[0]"``), of
-    parts of complex numbers (``"z.real"``) and of values from outside; a structure stands for all
-    that it holds.  One that stands for no floats is a KernelGradientError.
+    Names are of parameters, fields (``"state.x"``), elements (``"w[0]"``), parts of complex numbers
+    (``"z.real"``) and captured values; a structure's name covers all of it. KernelGradientError if
+    one names no floats.
     """
     params = parsed.program.params
     own = [leaf for leaf in parsed.leaves if _is_of_floats(parsed, values, leaf)]
@@ -49,9 +49,9 @@ def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Lea
 
 
 def real_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]:
-    """Return what `active_leaves` does for partials, which complex numbers and values have not.
+    """Return `active_leaves` for partials; KernelGradientError for complex inputs and values.
 
-    A function that is not holomorphic has four real ones, and one that is has two too many.
+    A complex function has four real partials if it is not holomorphic, and two too many if it is.
     """
     name, leaves = parsed.program.name, active_leaves(parsed, values, wrt)
     for leaf in leaves:
