@@ -57,8 +57,8 @@ class Reduction(Static):
 def run_reduction(reduction: Reduction, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run a reduction or a scan, or record it if an argument is traced.
 
-    Arguments are arrays, with elements along their second axis, and what the operator captures.
-    Returned are the arrays of prefixes, or those of one element.
+    Arguments are arrays, with elements along their second axis, then the operator's captures. The
+    result is the arrays of prefixes, or those of one element.
     """
     if any(isinstance(each, Tracer) for each in arguments):
         found = apply_values_rule(_REDUCTION, *arguments, reduction=reduction)
@@ -147,8 +147,8 @@ _REDUCTION = ValuesRule(
 class _Pullback(Static):
     """The pullback of a reduction or a scan.
 
-    Its arguments are those of the reduction, what that gave, and the cotangents of the ``seeded``
-    arrays.  It gives the cotangents of arrays of floats and of the ``wanted`` captured values.
+    It maps the reduction's arguments, its results, and the cotangents of the ``seeded`` arrays to
+    the cotangents of float arrays and of the ``wanted`` captured values.
     """
 
     reduction: Reduction
@@ -243,7 +243,7 @@ def _push_pullback(
 def _second(arguments: Sequence[Any], pullback: _Pullback) -> tuple[Body, list[Any], list[int]]:
     """Return the pullback as a function of what it depends on, and where that is among arguments.
 
-    What the reduction gave is computed from its elements there.
+    It computes the reduction's results from the elements again.
     """
     count = len(arguments)
     places = [*range(pullback.reduction.operands), *range(count - len(pullback.seeded), count)]

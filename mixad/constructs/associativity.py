@@ -25,7 +25,7 @@ def check_elements(
 ) -> None:
     """Raise if an operator is not associative at some places of an axis of arrays.
 
-    The shape is that of the arrays without the axes of an element.
+    ``shape`` is that of the arrays without the axes of an element.
     """
     last = shape[axis] - 2
     places = range(0, last, max(1, -(-last // _TRIALS)))

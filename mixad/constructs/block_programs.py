@@ -38,18 +38,13 @@ _Atoms = Sequence[Atom]
 
 @dataclass(frozen=True)
 class Operator(Static):
-    """What combines two elements, a program of their numbers and of what it captures.
+    """What combines two elements: a program of both elements' numbers, then of the captures.
 
-    Attributes
-    ----------
-    program : Program
-        Of the numbers of both elements, then of what is captured; returns those of one.
-    cores : tuple of (tuple of int)
-        The shape of each array of an element; empty for a number.
+    It returns the numbers of one element.
     """
 
     program: Program
-    cores: tuple[Core, ...]
+    cores: tuple[Core, ...]  # shape of each array of an element; () is a number
 
     @cached_property
     def places(self) -> tuple[tuple[int, Core], ...]:
@@ -239,8 +234,10 @@ class _Walk:
         return found
 
     def _at_last(self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms]) -> list[Atom]:
-        """Do something at the last place of the blocks that have one more; of others it is the
-        first, where reading does no harm."""
+        """Do ``step`` at the last place of the blocks that have one more.
+
+        Other blocks read their first place there, which does no harm.
+        """
         b = self.builder
         at = b.op("where", self.has_more, b.op("add", self.start, self.length), self.start)
         return list(b.if_(self.has_more, lambda: step(at, carries), lambda: carries))
@@ -259,10 +256,10 @@ class _Walk:
         return self.unless(self.is_first_place(self.start), first, combined)
 
     def unless(self, cond: Atom, values: _Atoms, others: Callable[[], _Atoms]) -> list[Atom]:
-        """Return some values where a condition holds; where it does not, compute others.
+        """Return values where a condition holds; compute others where it does not.
 
-        An operator may be meant for elements that follow one another alone: of others it might
-        read outside of an array, or never end.
+        An operator may be defined for neighbouring elements alone: for others it might read outside
+        of an array, or never end.
         """
         return list(self.builder.if_(cond, lambda: values, others))
 
@@ -282,7 +279,7 @@ class _Walk:
 class _Pullback:
     """The pullback of an operator, for a program that walks through blocks.
 
-    The gradients of ``wanted`` captured arrays are added to accumulators.
+    It adds the gradients of ``wanted`` captured arrays to accumulators.
     """
 
     def __init__(self, walk: _Walk, wanted: Sequence[int] = ()) -> None:
@@ -349,7 +346,7 @@ class _Pullback:
 def fold_program(operator: Operator) -> Program:
     """Return the program that combines the elements of each block.
 
-    Params: the arrays of elements.  Outputs: for each number its combination.
+    Params: the arrays of elements. Outputs: the numbers of the combination.
     """
     walk = _Walk("reduce", operator)
     xs = walk.arrays("x", range(len(operator.cores)))
@@ -365,8 +362,8 @@ def fold_program(operator: Operator) -> Program:
 def scan_program(operator: Operator, has_prefix: bool) -> Program:
     """Return the program that writes the prefixes of elements.
 
-    Params: the arrays of elements; if it ``has_prefix``, for each number, the prefixes at the ends
-    of blocks.  Outputs: the arrays of prefixes.
+    Params: the arrays of elements; with ``has_prefix`` each number's prefixes at the ends of
+    blocks. Outputs: the arrays of prefixes.
     """
     walk = _Walk("associative_scan", operator)
     leaves = range(len(operator.cores))
@@ -394,8 +391,8 @@ def _begin_scan_pullback(
 ) -> tuple[_Walk, tuple[dict[int, Var], dict[int, Var], dict[int, Var]], list[Atom]]:
     """Begin a program that walks back through a scan.
 
-    Returned are it, the arrays of elements, prefixes and their cotangents, and what later blocks
-    give to the cotangent of the prefix at the end of the block: zeros if they give nothing.
+    Return it, the arrays of elements, prefixes and their cotangents, and what later blocks add to
+    the cotangent of the prefix at the end of the block, zeros without ``has_later``.
     """
     walk = _Walk("pullback of associative_scan", operator)
     leaves = range(len(operator.cores))
@@ -415,10 +412,10 @@ def _begin_scan_pullback(
 
 @lru_cache(maxsize=256)
 def local_cotangents_program(operator: Operator) -> Program:
-    """Return the program that finds what each block gives to the cotangent of the prefix before it.
+    """Return the program for what each block adds to the cotangent of the prefix before it.
 
-    Params: the arrays of elements, of prefixes, and of the cotangents of these.  Outputs: for each
-    float its cotangent; of the first block, which has none before it, zero.
+    Params: the arrays of elements, of prefixes and of their cotangents. Outputs: a cotangent for
+    each float; zero from the first block, which has no prefix before it.
     """
     walk, (xs, ys, gs), none = _begin_scan_pullback(operator, False)
     pull = _Pullback(walk)
@@ -435,10 +432,10 @@ def local_cotangents_program(operator: Operator) -> Program:
 
 @lru_cache(maxsize=256)
 def scan_cotangents_program(operator: Operator, has_later: bool) -> Program:
-    """Return the program that finds the cotangents of prefixes, with what later ones give to them.
+    """Return the program that finds the cotangents of prefixes, with what later ones add.
 
-    Params: the arrays of elements, of prefixes, and of their cotangents; if it ``has_later``, for
-    each float, the cotangents at the ends of blocks.  Outputs: the arrays of cotangents.
+    Params: the arrays of elements, prefixes and cotangents; with ``has_later`` each float's
+    cotangents at the ends of blocks. Outputs: the arrays of cotangents.
     """
     walk, (xs, ys, gs), later = _begin_scan_pullback(operator, has_later)
     rs = walk.written("r", operator.float_leaves)
@@ -459,10 +456,10 @@ def scan_cotangents_program(operator: Operator, has_later: bool) -> Program:
 
 @lru_cache(maxsize=256)
 def scan_pullback_program(operator: Operator, has_later: bool, wanted: tuple[int, ...]) -> Program:
-    """Return the program that finds the cotangents of elements and of what is captured.
+    """Return the program that finds the cotangents of elements and of captured values.
 
-    Params: as of `scan_cotangents_program`.  Outputs: the arrays of cotangents, then those of the
-    ``wanted`` captured values, one for each lane of those that are numbers.
+    Params: as of `scan_cotangents_program`. Outputs: the arrays of cotangents, then those of the
+    ``wanted`` captured values, one for each lane of numbers.
     """
     walk, (xs, ys, gs), later = _begin_scan_pullback(operator, has_later)
     found = walk.written("cotangent of x", operator.float_leaves)
@@ -483,15 +480,11 @@ def scan_pullback_program(operator: Operator, has_later: bool, wanted: tuple[int
 
 @lru_cache(maxsize=256)
 def fold_pullback_program(operator: Operator, has_prefix: bool, wanted: tuple[int, ...]) -> Program:
-    """Return the program that finds the cotangents of elements of a reduction, and of captures.
+    """Return the program that walks back through a reduction, as `scan_pullback_program` does.
 
-    A block is walked through once more; the prefixes are where the cotangents will be, until these
-    take their place on the way back.
-
-    Params: the arrays of elements; if it ``has_prefix``, for each number, the prefixes at the ends
-    of blocks; for each float, the cotangents there.  Outputs: the arrays of cotangents, of others
-    than floats something else; then those of the ``wanted`` captured values, one for each lane of
-    those that are numbers.
+    Params: elements; with ``has_prefix`` each number's prefixes at the ends of blocks; each float's
+    cotangents there. Output arrays first hold the prefixes, then the cotangents; those of no floats
+    hold anything.
     """
     walk = _Walk("pullback of reduce", operator)
     leaves = range(len(operator.cores))

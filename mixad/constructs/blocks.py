@@ -100,7 +100,7 @@ def _kernel(program: Program, shapes: tuple[tuple[int, ...] | None, ...]) -> Ker
 def fold(operator: Operator, xs: _Arrays, captured: _Arrays) -> tuple[list[Any], list[Any]]:
     """Combine the elements along the second axis of arrays, which stays with one element.
 
-    Returned are arrays, and, if there are several blocks, the numbers of their combinations.
+    Return arrays, and, if there are several blocks, the numbers of their combinations.
     """
     blocks = _Blocks.of(xs[0].shape)
     totals = _totals(blocks, operator, xs, captured)
@@ -123,8 +123,10 @@ def pull_fold(
     gs: _Arrays,
     wanted: tuple[int, ...],
 ) -> list[Any]:
-    """Return the cotangents of elements and of the ``wanted`` captured values, given ``gs``, those
-    of the combination: both for each array of floats."""
+    """Return the cotangents of elements, then of the ``wanted`` captured values.
+
+    ``gs`` are those of the combination; both have one for each array of floats.
+    """
     blocks = _Blocks.of(xs[0].shape)
     later = split_elements(operator, dict(zip(operator.float_leaves, gs, strict=True)))
     prefixes: _Arrays = []
@@ -141,17 +143,13 @@ def pull_fold(
 
 
 class Scan(NamedTuple):
-    """A scan along the second axis of arrays.
-
-    ``ys`` are the arrays of prefixes; ``totals``, if there are several blocks, the numbers of their
-    combinations.
-    """
+    """A scan along the second axis of arrays."""
 
     operator: Operator
     xs: _Arrays
     captured: _Arrays
-    ys: _Arrays
-    totals: _Arrays
+    ys: _Arrays  # the arrays of prefixes
+    totals: _Arrays  # numbers of the blocks' combinations, if several
 
     @classmethod
     def of(cls, operator: Operator, xs: _Arrays, captured: _Arrays) -> Scan:
@@ -172,16 +170,21 @@ class Scan(NamedTuple):
         return blocks.launch(program, [tuple(g.shape) for g in gs], arrays, self.captured)
 
     def pull(self, gs: _Arrays, wanted: tuple[int, ...]) -> list[Any]:
-        """Return the cotangents of elements and of the ``wanted`` captured values, given ``gs``,
-        those of prefixes: both for each array of floats."""
+        """Return the cotangents of elements, then of the ``wanted`` captured values.
+
+        ``gs`` are those of prefixes; both have one for each array of floats.
+        """
         blocks, arrays = self._read_back(gs)
         program = scan_pullback_program(self.operator, blocks.count > 1, wanted)
         shapes = [tuple(x.shape) for x in (*gs, *[self.captured[at] for at in wanted])]
         return blocks.launch(program, shapes, arrays, self.captured)
 
     def _read_back(self, gs: _Arrays) -> tuple[_Blocks, list[Any]]:
-        """Return the blocks, and what walks back read: of several also, for the end of each block,
-        what later ones give to the cotangent of the prefix."""
+        """Return the blocks, and what the walk back reads.
+
+        If there are several blocks, that has what later blocks add to the cotangent of the prefix
+        at the end of each.
+        """
         blocks, arrays = _blocks_of_scan(self.xs), [*self.xs, *self.ys, *gs]
         if blocks.count == 1:
             return blocks, arrays

@@ -23,9 +23,9 @@ def or_zeros(derivative: Any, result: Result) -> Any:
 def pull_back(
     body: Body, operands: Sequence[Any], active: Sequence[int], gs: Sequence[Any]
 ) -> list[Any]:
-    """Return the cotangents of active operands of a body, given those of its results.
+    """Return the cotangents of active operands of a body from those of its results.
 
-    Both are None where they are zero.
+    None is a zero cotangent.
     """
     with Level(body.name) as level:
         given, nodes = _enter(body, operands, active, level)
@@ -43,8 +43,10 @@ def pull_back(
 def push_forward(
     body: Body, operands: Sequence[Any], active: Sequence[int], tangents: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Return the results of a body, and their tangents, None where these are zero, given those of
-    active operands."""
+    """Return the results of a body, and their tangents from those of active operands.
+
+    None is a zero tangent.
+    """
     with Level(body.name, is_reverse=False) as level:
         given, nodes = _enter(body, operands, active, level)
         outputs = body.compute(*given)

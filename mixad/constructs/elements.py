@@ -25,10 +25,9 @@ __all__ = ["Elements", "read_elements"]
 
 @dataclass(frozen=True, eq=False)
 class Elements:
-    """Arrays of one shape, an element of which is what is at one place of all.
+    """Arrays of one shape; the numbers at one place of all are an element.
 
-    ``results`` are what the user's arrays are, ``kinds`` those of what is combined: of 16-bit
-    floats float32.
+    ``results`` describe the user's arrays, ``kinds`` what is combined: float32 for 16-bit floats.
     """
 
     structure: pytree.Structure
@@ -70,8 +69,10 @@ class Elements:
     def read_initial(
         self, name: str, value: Any, one: tuple[int, ...], whole: tuple[int, ...]
     ) -> list[Any]:
-        """Return the arrays of an element that a construct begins with, of the shape ``whole``;
-        given are those of this shape, or of one that broadcasts to ``one``."""
+        """Return the initial arrays of an element, of the shape ``whole``.
+
+        A value has this shape, or one that broadcasts to ``one``.
+        """
         given, structure = pytree.flatten(value)
         if structure != self.structure:
             raise KernelTypeError(
@@ -125,10 +126,9 @@ def _initial_leaf(name: str, given: Any, dtype: Any, result: Result) -> Any:
 
 
 def read_elements(name: str, what: str, value: Any) -> tuple[Elements, list[Any]]:
-    """Return what a construct of some name is given as elements, and the arrays that are combined;
-    ``what`` is its argument.
+    """Return the elements in ``what``, an argument of a construct, and the arrays to combine.
 
-    Refused are structures of more than one level, complex numbers, chunks, and several shapes.
+    Structures of more than one level, complex numbers, chunks and unequal shapes are refused.
     """
     flat, structure = pytree.flatten(value)
     are_nested = any(child.kind for child in structure.children)

@@ -48,8 +48,10 @@ def update_by_index(update: UpdateKind, dest: Any, xs: Any, indices: Any, drops:
 
 @dataclass(frozen=True)
 class _Layout:
-    """What programs depend on: the types of elements and indices, how many axes the array has, and
-    whether elements are left out whose indices are outside."""
+    """What programs depend on: types of elements and indices, the number of axes, and `drops`.
+
+    `drops` leaves out elements whose indices are outside.
+    """
 
     type: ScalarType
     index: ScalarType
@@ -62,8 +64,10 @@ class _Layout:
         return ArrayType(self.type, self.rank)
 
     def declare(self, b: Builder) -> tuple[list[Atom], Atom | None]:
-        """Declare what kernels take after elements: see `_lanes`.  Return the place of an element,
-        and whether it is inside where that is to be asked."""
+        """Declare the params after elements (see `_lanes`).
+
+        Return the place of an element, and whether it is inside where that is in question.
+        """
         index = b.param("indices", self.index)
         place: list[Atom] = [index, *(b.param(f"axis {axis}", I64) for axis in range(1, self.rank))]
         if not self.drops:
@@ -78,8 +82,10 @@ class _Layout:
 
 
 def _lanes(dest: Any, indices: Any, drops: bool) -> tuple[_Layout, list[Any]]:
-    """Return a layout, and what kernels take after elements: the indices, the places along other
-    axes and, where elements are left out, how many the first axis has."""
+    """Return a layout, and the arguments of kernels after elements.
+
+    These are indices, places along other axes and, with ``drops``, the length of the first axis.
+    """
     library, shape = library_of(dest), tuple(dest.shape)
     places = places_along(shape[1:], library, getattr(dest, "device", None))
     own = library.xp.reshape(indices, (-1, *[1] * (len(shape) - 1)))
@@ -127,9 +133,9 @@ def _update_program(update: UpdateKind, layout: _Layout) -> Program:
 
 @lru_cache(maxsize=256)
 def _winner_program(layout: _Layout, number_type: ScalarType) -> Program:
-    """Return the program that finds the first element that is what came out at its index.
+    """Return the program that finds the first element which equals the result at its index.
 
-    Params: as of `_update_program`, then the elements' numbers, and what came out.
+    Params: those of `_update_program`, then the elements' numbers, and the result.
     """
     b = Builder("reduce_by_index")
     x = b.param("xs", layout.type)

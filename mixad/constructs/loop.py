@@ -40,35 +40,20 @@ _FEW = 4
 
 @dataclass(frozen=True)
 class Loop(Static):
-    """What is done in a loop.
+    """A loop over steps of a body of carries, one of each of ``xs``, and captures.
 
-    Attributes
-    ----------
-    body : Body
-        Of carries, one of each of ``xs`` and what it captures, returns the next carries and one of
-        each of ``ys``.
-    carries : int
-        How many carries there are.
-    xs : int
-        How many arrays the steps take a part of, each one along the first axis.
-    length : int
-        How many steps there are.
-    reverse : bool
-        Whether the last part of ``xs`` is taken first, and the last of ``ys`` given first.
-    kept : tuple of int
-        Which of the carries that each step begins with are values, after all others.
-    is_alone : bool
-        Whether there are no others: then the last step is not taken.
-    room : int
-        How many carries may be kept for the derivative, beside that of the step that is taken back;
-        0 where there is no room for two: then there is no derivative of more than a step.
+    The body returns the next carries, then one of each of ``ys``. `kept` are the carries whose
+    values at the begin of each step are results, after all others; with `is_alone` the only ones,
+    and the last step is not taken. `room` is the number of carries that a derivative may store
+    beside those of the step it takes back; below 2 it is 0: then no loop of more than a step has a
+    derivative.
     """
 
     body: Body
     carries: int
-    xs: int
-    length: int
-    reverse: bool
+    xs: int  # how many arrays the steps slice along the first axis
+    length: int  # number of steps
+    reverse: bool  # from the last slices of xs and ys to the first
     kept: tuple[int, ...]
     is_alone: bool
     room: int
@@ -83,8 +68,7 @@ class Loop(Static):
         )
 
     def split_values(self, values: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
-        """Return the last carries, ``ys``, and the carries that are kept; what is no value is
-        missing."""
+        """Return the last carries, ``ys``, and the carries that are kept."""
         if self.is_alone:
             return [], [], list(values)
         count = len(self.body.results)
@@ -136,8 +120,8 @@ class Loop(Static):
 def run_loop(loop: Loop, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run a loop, or record it if an argument is traced.
 
-    Arguments are carries, ``xs``, and what the body captures.  Returned are the last carries,
-    ``ys``, and the carries that are kept.
+    Arguments are carries, ``xs``, and captures; results are the last carries, ``ys``, and the
+    carries that are kept.
     """
     if not any(isinstance(each, Tracer) for each in arguments):
         return _run(None, *arguments, loop=loop)
@@ -148,15 +132,7 @@ def run_loop(loop: Loop, arguments: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class Step:
-    """What computes one step: the plan of the body, or its operations one by one.
-
-    Parameters
-    ----------
-    body : Body
-        What is computed.
-    library : Library
-        Of the arrays.
-    """
+    """Computes one step: by a plan of the body, or by its operations one by one."""
 
     def __init__(self, body: Body, library: Library) -> None:
         self._body = body
@@ -200,9 +176,9 @@ def _run(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
 
 
 class _Memory:
-    """What a loop leaves: the last carries, and arrays of what its steps give.
+    """What a loop leaves: the last carries, and arrays of its steps' results.
 
-    Of carries that are kept there is one more: those after the last step.
+    The whole array of a carry that is kept also has the one after the last step.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -344,9 +320,9 @@ _WITH_READ = 8
 
 
 class _Backward:
-    """Cotangents on their way through the steps of a loop, from the last to the first.
+    """Carries cotangents through the steps of a loop, from the last to the first.
 
-    ``values`` are what it gave, ``gs`` their cotangents, None where they are zero.
+    ``values`` are the loop's results, ``gs`` their cotangents, None for zero.
     """
 
     def __init__(
@@ -424,10 +400,7 @@ class _Backward:
         self._of_xs.append(list(found[count:]))
 
     def _pullback(self, xs: Sequence[Any], captured: Sequence[Any]) -> _Pullback:
-        """Return what carries cotangents back through one step.
-
-        Which carries it reads is known once it has been planned.
-        """
+        """Return the pullback of one step; its plan tells which carries it reads."""
         loop, moving = self._loop, len(self._moving)
         asked = self._given, self._kept_given, self._xs, self._captured
         key = "pullback", loop.carries, loop.xs, *map(tuple, asked)

@@ -47,24 +47,12 @@ _SPELLED: Mapping[Any, Callable[[Any, Any], Any]] = MappingProxyType({
 
 
 class Combination(NamedTuple):
-    """An operator for elements of some types, and what it captures now.
-
-    Attributes
-    ----------
-    operator : Operator
-        Its program.
-    captured : list of array or Tracer
-        One for each param of the program after those of two elements.
-    name : str
-        Of the user's function.
-    place : SourceLocation
-        Of the user's function.
-    """
+    """An operator for elements of some types, with its captures."""
 
     operator: Operator
-    captured: list[Any]
-    name: str
-    place: SourceLocation
+    captured: list[Any]  # one for each param after those of two elements
+    name: str  # of the user's function
+    place: SourceLocation  # of the user's function
 
     def combine(self, these: Sequence[Any], those: Sequence[Any]) -> list[Any]:
         """Return the combination of the elements at each place of two lists of arrays."""
@@ -90,9 +78,9 @@ def core_of(name: str, signature: str | None) -> tuple[int, ...]:
 
 
 def read_operator(name: str, op: Any, elements: Elements, core: tuple[int, ...]) -> Combination:
-    """Return what an operator does with elements, which have some ``core`` axes.
+    """Return an operator as a program of elements that have ``core`` axes.
 
-    It is refused if it does not return an element, or captures an array as a whole.
+    It must return an element, and may not capture an array as a whole.
     """
     example, signature = _example_of(name, elements, core)
     specialiser, call, values = _bound(name, op, example, signature)
@@ -297,8 +285,10 @@ def kind_of_operator(made: Operator) -> str | None:
 
 @lru_cache(maxsize=64)
 def prefer_first(made: Operator) -> Operator:
-    """Return the operator that takes the first of two equal numbers, of one that takes the smaller
-    or larger one: so its derivative is that of one element; nan if one of them is."""
+    """Return the operator whose choice between two equal numbers is the first; nan if one is nan.
+
+    So the derivative of a minimum or maximum is that of one element.
+    """
     kind = kind_of_operator(made)
     if kind not in ("minimum", "maximum"):
         return made

@@ -30,27 +30,13 @@ __all__ = ["RecordedBody", "record_body", "record_twice"]
 
 
 class RecordedBody(NamedTuple):
-    """A body and what it captures.
-
-    Attributes
-    ----------
-    body : Body
-        Of its inputs and what it captures.
-    captured : list of array or Tracer
-        That.
-    structure : Structure
-        Of what the function returns.
-    is_constant : bool
-        Whether that depends on no input.
-    marks : list of object
-        What tells whether an array that is captured has been changed; None of traced values.
-    """
+    """A body with its captures, which are its arguments after the inputs."""
 
     body: Body
     captured: list[Any]
-    structure: pytree.Structure
-    is_constant: bool
-    marks: list[Any]
+    structure: pytree.Structure  # of what the function returns
+    is_constant: bool  # whether that depends on no input
+    marks: list[Any]  # tell whether a captured array has changed; None for traced values
 
     def is_alike(self, other: RecordedBody) -> bool:
         """Whether another recording does the same with the same values."""
@@ -63,7 +49,7 @@ def record_body(
 ) -> RecordedBody | None:
     """Call a function on values that stand for inputs; return what it does.
 
-    None if it does what is not known to be the same for other values.
+    None if it may do something else for other values.
     """
     if not inputs:  # a strand has at least one
         return _record(name, call, inputs, [np.zeros(())])
@@ -157,9 +143,9 @@ def _captured(value: Any) -> Any:
 
 
 def _are_same(one: Any, other: Any, mark: Any, other_mark: Any) -> bool:
-    """Whether two captured values are one, or made alike, or arrays of the same elements.
+    """Whether two captured values are one object, or made alike, or arrays of equal elements.
 
-    The marks are of what was in them when they had been recorded.
+    The marks are of their contents when they were recorded.
     """
     if isinstance(one, Tracer) and isinstance(other, Tracer):
         return are_made_alike(one, other)

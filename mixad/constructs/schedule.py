@@ -13,13 +13,7 @@ __all__ = ["Schedule"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a loop is taken back with room for so many carries, that of its first step included.
-
-    Attributes
-    ----------
-    room : int
-        At least 1.
-    """
+    """How a loop is taken back with room for ``room`` carries, those of its first step included."""
 
     room: int
 

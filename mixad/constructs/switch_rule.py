@@ -21,21 +21,11 @@ __all__ = ["Switch", "run_switch"]
 
 @dataclass(frozen=True)
 class Switch(Static):
-    """What is chosen from.
-
-    Attributes
-    ----------
-    bodies : tuple of Body
-        Of operands and what each captures; all give the same.
-    operands : int
-        How many operands there are.
-    captured : tuple of int
-        How many values each body captures.
-    """
+    """Functions to choose from: each takes the operands and its own captures; results are alike."""
 
     bodies: tuple[Body, ...]
-    operands: int
-    captured: tuple[int, ...]
+    operands: int  # how many
+    captured: tuple[int, ...]  # how many values each body captures
 
     def places(self, branch: int) -> list[int]:
         """Return which arguments after the index a body takes."""
@@ -44,9 +34,9 @@ class Switch(Static):
 
 
 def run_switch(switch: Switch, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """Run the function that is chosen, or record the choice if an argument is traced.
+    """Run the chosen function, or record the choice if an argument is traced.
 
-    Arguments are the index, or whether the second function is meant; operands; what each function
+    Arguments are the index, or whether the second function is meant; operands; each function's
     captures.
     """
     return apply_values_rule(_SWITCH, *arguments, switch=switch)

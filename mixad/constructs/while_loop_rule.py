@@ -24,27 +24,16 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class WhileLoop(Static):
-    """What is done in a loop whose number of steps depends on elements.
+    """A loop whose number of steps depends on elements; the test says whether there is another.
 
-    Attributes
-    ----------
-    test : Body
-        Of carries and what it captures, returns whether there is another step.
-    body : Body
-        Of carries and what it captures, returns the next carries.
-    carries : int
-        How many carries there are.
-    tests : int
-        How many values the test captures.
-    room : int
-        As of a `Loop`.
+    Test and body take the carries and their own captures; the body returns the next carries.
     """
 
     test: Body
     body: Body
-    carries: int
-    tests: int
-    room: int
+    carries: int  # how many
+    tests: int  # how many values the test captures
+    room: int  # as of a Loop
 
     def split(self, arguments: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
         """Return carries, and what the test and the body capture."""
@@ -68,8 +57,8 @@ class WhileLoop(Static):
 def run_while_loop(loop: WhileLoop, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run a loop, or record it if an argument is traced.
 
-    Arguments are carries, what the test captures, and what the body does.  Returned are the last
-    carries, and how many steps there were.
+    Arguments are carries, the test's captures and the body's; results are the last carries, and the
+    number of steps.
     """
     return apply_values_rule(_WHILE_LOOP, *arguments, loop=loop)
 
