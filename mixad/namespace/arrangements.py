@@ -179,7 +179,7 @@ def delete(x: Any, places: Any, axis: int | None = None) -> Any:
 def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Any:
     """Return ``x`` with ``values`` before some places along an axis, flattened if none is given.
 
-    NumPy inserts the positions of the values, which are counted behind those of ``x``.
+    NumPy inserts positions of the values, which are numbered after those of ``x``.
     """
     like = x if isinstance(x, Tracer) else values
     x, values = array_beside(x, like), array_beside(values, like)
@@ -207,9 +207,9 @@ def extract(selected: Any, x: Any) -> Any:
 
 
 def _known(name: str, places: Any) -> Any:
-    """Return which places are meant.
+    """Return the values of ``places``.
 
-    TracerError if a lazy array is to tell: it would be computed behind the user's back.
+    TracerError for a lazy array: it would be computed behind the user's back.
     """
     given = plain(places)
     if is_array(given) and library_of(given).is_lazy:

@@ -154,10 +154,10 @@ def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
 
 
 def _in_place(symbol: str, compute: _Method) -> _Method:
-    """Let the tracer, under all its names, stand for the result.
+    """Return an in-place operator: the tracer, under all its names, stands for the result.
 
-    Numbers, and arrays of libraries that have no such operator, are bound anew: other names keep
-    what they stand for.
+    Numbers, and arrays of libraries without this operator, are bound anew: their other names keep
+    the old value.
     """
     name = f"__i{compute.__name__}__"
 
@@ -373,9 +373,9 @@ class ArrayTracer(Tracer):
         return namespace_over(self.kind.library, api_version)
 
     def __getattr__(self, name: str) -> Any:
-        """Return methods that arrays of the library have; refuse others with a way out.
+        """Return methods that arrays of the library have; refuse others and say what to write.
 
-        Of a tracer of a strand, what it lacks is made here.
+        Attributes that a strand's tracer lacks yet are made here.
         """
         if name in _COMPLETED and self.strand is not None:
             self.strand.complete()  # unless another thread has, since it was asked for

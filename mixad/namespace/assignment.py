@@ -58,14 +58,11 @@ _Key = tuple[Any, ...]
 
 
 def setitem(x: Tracer, key: Any, value: Any) -> None:
-    """Write ``x[key] = value``: ``x`` stands for the new array from now on.
+    """Write ``x[key] = value``; ``x`` stands for the new array from now on.
 
-    The array that ``x`` was made from is not changed.  A loop that writes the parts of an array
-    costs what writing them costs, and so does its derivative; where strands record it, each write
-    copies the array, unless it is large and little is written (`_is_copied`).
-
-    The value is converted to the dtype of ``x``.  Of equal positions one is written last, as the
-    library has it; errors are the library's own.
+    Its source is unchanged. Writing costs what the slice costs, and so does the derivative; in
+    strands each write copies the array where `_is_copied` says so. The value is converted to the
+    dtype of ``x``; of equal positions one is written last, as in the library.
     """
     check_written(x)
     if any(isinstance(plain(k), Tracer) for k in (key if isinstance(key, tuple) else (key,))):
@@ -88,9 +85,9 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
 
 
 def _write_at_unknown(x: Tracer, key: Any, value: Any) -> None:
-    """Write where indices are unknown, in the body of a loop: each element is told what it gets.
+    """Write at unknown indices, in the body of a loop: each element looks up its new value.
 
-    Of equal positions the last one is written, as NumPy has it.
+    Of equal positions the last one is written, as by NumPy.
     """
     keys = key if isinstance(key, tuple) else (key,)
     unknown: Any = next(plain(k) for k in keys if isinstance(plain(k), Tracer))
@@ -222,8 +219,8 @@ def _copy_with_value(function: Any, args: Any, kwargs: Any) -> Any:
 def _with_selected(tracer: Tracer, key: _Key, value: Any) -> Any:
     """Return an array with a value where a key of arrays selects elements.
 
-    Each element is told which one of the value it gets, if any: of equal positions the one that
-    the library writes last.
+    Each element looks up its new value, if any: of equal positions the one that the library writes
+    last.
     """
     xp, x = tracer.library.xp, unwrapped(tracer)
     numbers = positions_of(tracer) * 0
@@ -353,10 +350,10 @@ def broadcasts(given: Sequence[int], shape: Sequence[int]) -> bool:
 
 
 def _winners(x: Tracer, key: _Key, part: Array) -> Array | None:
-    """Return, where positions are repeated, which of the elements of a value stay.
+    """Return which elements of a value stay where positions are repeated; None if none are.
 
-    The library writes numbers of the elements: those that it reads again stay.  Nothing is done
-    for elements outside of the key.
+    The library writes the elements' numbers and reads them again. Elements outside of the key are
+    not looked at.
     """
     if not any(is_array(k) and "int" in str(k.dtype) and k.ndim for k in key):
         return None

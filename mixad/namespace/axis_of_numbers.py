@@ -19,10 +19,10 @@ __all__ = ["NumbersHaveAnAxis"]
 
 
 class NumbersHaveAnAxis(Spelling):
-    """A spelling of a library that takes an axis of arrays without axes, in some functions.
+    """A spelling of a library whose functions in part take an axis of arrays without axes.
 
-    Which ones take it the library says: where there is no such axis it is called on the values. It
-    raises its own error, or the results have the shapes of what it gives.
+    The library says which: where there is no such axis it is called on the values, and either
+    raises its own error or tells the shapes of the results.
     """
 
     def binding(self, function: Any) -> Callable[..., Any]:

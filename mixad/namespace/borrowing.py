@@ -20,9 +20,9 @@ def is_borrowed() -> bool:
 def borrow(
     refusal: NoRuleError, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what a function of torch gives, recorded with torch's own derivative.
+    """Return the result of a function of torch, recorded with torch's own derivative.
 
-    Without an integration that does so the refusal is raised, which names it.
+    Without an integration that lends derivatives it raises the refusal, which names the function.
     """
     found = borrower("torch")
     if found is None:
@@ -33,9 +33,9 @@ def borrow(
 def or_borrow(
     call: Callable[[], Any], function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what a call gives by the rule of a function of torch; borrow where that has none.
+    """Return the result of a call by our rule for a function of torch; borrow where there is none.
 
-    Such calls are remembered by what they are given but for elements: it takes long to find out.
+    Calls that borrow are cached by their arguments but for elements: to find out takes long.
     """
     if function in _SOMETIMES:
         known = _REFUSALS.get(_key(function, args, kwargs))

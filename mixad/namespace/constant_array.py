@@ -71,9 +71,10 @@ def _reflected(compute: _Method) -> _Method:
 
 
 def _in_place(symbol: str, compute: _Method, change: _Method) -> _Method:
-    """Change the array, as its library does; what is traced makes the constant a traced array.
+    """Return an in-place operator that changes the array as its library does.
 
-    What has no such operator in its library is bound anew: other names keep what they stand for.
+    An operand that is traced makes the constant a traced array. Where the library has no such
+    operator the name is bound anew: other names keep the old value.
     """
     name = f"__i{compute.__name__}__"
 
@@ -396,9 +397,9 @@ def _called_beside_traced(x: Constant, name: str, args: Any, options: Any) -> An
 
 
 def _called(x: Constant, name: str, args: Any, options: Any) -> Any:
-    """Return what a method gives, that of tracers where arrays of the library have none.
+    """Return the result of a method: the library's, or the tracers' where arrays have none.
 
-    Beside what is traced it is that of tracers, too: the library's would get the values.
+    With a traced argument it is the tracers', too: the library's would get plain values.
     """
     if _has_traced((args, options)) and name not in x._spelling.constant:
         return _called_beside_traced(x, name, args, options)

@@ -49,7 +49,7 @@ def _of_corners(g: Any, value: Any, x: Any, at: Array, axis: tuple[int, ...]) ->
 def _is_tangent(g: Any, x: Any) -> bool:
     """Whether a cotangent stands for a tangent: it depends on nothing that the value depends on.
 
-    The pullback is linear in it, and pushes tangents forward when it is transposed.
+    The pullback is linear in it; transposed, it pushes tangents forward.
     """
     if not isinstance(g, Tracer) or not isinstance(x, Tracer):
         return False

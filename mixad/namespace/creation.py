@@ -60,7 +60,7 @@ def ones_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = Non
 def zeros_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = None) -> Any:
     """Return zeros of the shape and dtype of a traced array, unless others are asked for.
 
-    They are a constant: traced values can be written to its elements.
+    The result is a constant: traced values can be written to its elements.
     """
     return _made("zeros", x, dtype, device, shape)
 

@@ -32,10 +32,10 @@ def gradient_of_det(x: Any) -> Any:
 
 @cache
 def _gradient_along(order: int) -> Rule:
-    """Return the gradient, in the matrix, of the derivative of det along so many directions.
+    """Return the rule for the gradient of the derivative of det along ``order`` directions.
 
-    It is linear in each of these, and it does not matter which of them is the gradient: all its
-    cotangents are such gradients.
+    It is linear in each direction, and symmetric in them and the gradient's place: its cotangents
+    are such gradients again.
     """
     arguments = tuple(range(order + 1))
     return Rule(
@@ -68,9 +68,9 @@ def _gradient(xp: Any, x: Array, *directions: Array, factors: Eliminated) -> Arr
 
 
 def _of_diagonal(xp: Any, s: Array, directions: Sequence[Array]) -> Array:
-    """Return the gradient for diag(s): the sum over permutations, each of as many rows as columns.
+    """Return the gradient for diag(s): a sum over permutations of the directions and the gradient.
 
-    Row m of them takes an element of direction m; row 0 is where the gradient is.
+    Row m of a permutation takes an element of direction m; row 0 is the gradient's.
     """
     count = len(directions) + 1
     others = _products_of_others(xp, s, count)
@@ -93,9 +93,9 @@ def _sign(order: Sequence[int]) -> int:
 
 
 def _along_axes(xp: Any, matrices: Array, axes: tuple[int, int], count: int) -> Array:
-    """Return matrices along two of the last axes, of which there are ``count``.
+    """Return matrices along two of the last ``count`` axes.
 
-    Along one of them, where both are the same, their diagonals.
+    Return their diagonals along one axis if both axes are the same.
     """
     first, second = axes
     if first == second:
@@ -108,9 +108,9 @@ def _along_axes(xp: Any, matrices: Array, axes: tuple[int, int], count: int) -> 
 
 
 def _products_of_others(xp: Any, s: Array, count: int) -> Array:
-    """Return for ``count`` places the product of ``s`` at all others; 0 where some are the same.
+    """Return for ``count`` places the product of ``s`` at all others; 0 where some coincide.
 
-    There are as many axes.  The product is one of what lies before, between and behind the places.
+    There are ``count`` axes. The product is one of those before, between and behind the places.
     """
     n = s.shape[-1]
     spans = _spans(xp, s)

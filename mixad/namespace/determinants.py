@@ -33,10 +33,10 @@ def _of_determinant(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any
 
 
 def _cofactors(x: Any, values: Any) -> Any:
-    """Return det(x) times the transposed inverse, which is the fastest of first derivatives.
+    """Return det(x) times the transposed inverse, the fastest way to first derivatives.
 
-    Differentiated again it loses digits, and near singular matrices it does where the two do not
-    come from the same elimination, whose errors in one cancel those in the other.
+    Its own derivative loses digits, and it loses some near singular matrices unless both factors
+    come from one elimination, whose errors cancel.
     """
     if not x.shape[-1]:
         return x

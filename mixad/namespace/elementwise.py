@@ -61,7 +61,7 @@ def is_operand(value: object) -> bool:
 
 
 def operand(value: Any, other: Any) -> Any:
-    """Return an argument of a function of two as one that stands beside the other.
+    """Return an argument of a function of two, converted to stand beside the other.
 
     TracerError if the other's library does not take it.
     """
@@ -79,8 +79,8 @@ def operand(value: Any, other: Any) -> Any:
 def array_beside(value: Any, other: Any) -> Any:
     """Return a number as the array that NumPy takes it for, of its own dtype.
 
-    Of another library, whose functions take none, as one of the dtype of the array beside it; of
-    complex numbers if it is one.
+    Functions of other libraries take no numbers: for these it has the other argument's dtype, made
+    complex for a complex number.
     """
     library = library_beside(other)
     if library is NUMPY:
@@ -206,7 +206,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 
 def as_numpy_gives(result: Any) -> Any:
-    """Return what a function of NumPy gives: of Python numbers NumPy's scalars, no Python numbers.
+    """Return a result as functions of NumPy do: a scalar of NumPy's for Python numbers.
 
     Beside a float32 array ``np.exp(3.0)`` is a float64, while ``3.0 * 3.0`` adapts.
     """

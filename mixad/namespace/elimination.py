@@ -26,8 +26,8 @@ class Eliminated(NamedTuple):
 def eliminated(x: Array) -> Eliminated:
     """Eliminate rows and columns, those of the largest element first.
 
-    Only what is smaller is divided by a pivot, so the factors are regular also where the matrix is
-    singular.  Rows or columns in small units keep their digits, as in singular values they do not.
+    Pivots divide only smaller elements, so the factors are regular also where the matrix is
+    singular. Rows or columns in small units keep their digits, unlike in singular values.
     """
     xp, n = library_of(x).xp, x.shape[-1]
     one = xp.zeros_like(x) + xp.eye(n, dtype=x.dtype, device=device(x))

@@ -32,23 +32,10 @@ Axes = int | Sequence[int] | None
 
 
 def fft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
-    """Return the Fourier transform along an axis.
+    """Return the Fourier transform along an axis, of ``x`` cut or zero-padded to length ``n``.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of complex numbers; of floats where the library takes them.
-    n : int, optional
-        Length of the result: ``x`` is cut off or filled up with zeros.
-    axis : int
-        Along which.
-    norm : "backward", "ortho" or "forward"
-        Which of a transform and its inverse divides by the length; both by the root for ``ortho``.
-
-    Returns
-    -------
-    array or Tracer
-        Complex numbers.
+    ``norm`` says which of a transform and its inverse divides by the length; both by its root for
+    "ortho". Floats are taken where the library takes them.
     """
     return _along(_FFTN, x, n, axis, norm)
 

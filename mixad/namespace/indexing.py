@@ -117,8 +117,7 @@ def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
 def positions_of(x: Any) -> Any:
     """Return, for each element of ``x``, how many come before it.
 
-    What a library selects of these is what it selects of the elements: so one rule serves every
-    way of indexing.
+    A library selects these as it selects the elements: so one rule serves every way of indexing.
     """
     size, where = math.prod(x.shape), x.device if isinstance(x, Tracer) else device(x)
     xp = library_beside(x).xp
@@ -128,7 +127,7 @@ def positions_of(x: Any) -> Any:
 def gather(x: Any, positions: Any) -> Any:
     """Return the elements of an array at positions in it, as `positions_of` counts them.
 
-    Nobody else may hold these.
+    Nobody else may hold the positions.
     """
     library_beside(positions)  # raises where a mask leaves open how many elements it selects
     return apply_rule(_GATHER, x, positions)
@@ -162,7 +161,7 @@ _GATHER = Rule(
 def _added(xp: Any, g: Any, positions: Any, shape: tuple[int, ...]) -> Any:
     """Add in the order of the elements, in 64 bits for each part where the library can.
 
-    ``add.at`` is quick where nothing is cast on the way, and slow by a factor of 40 otherwise.
+    ``add.at`` is 40 times as slow where it has to cast.
     """
     library, type = library_of(g), element_type_of(g.dtype)
     if type.is_narrow:
@@ -268,9 +267,9 @@ def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
 
 
 def _gathered(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
-    """Return what `_placed` does, of arrays that cannot be written to: each element is looked up.
+    """Return what `_placed` does, for arrays that cannot be written to: each element is a look-up.
 
-    Elements outside of the key are looked up behind the last of ``g``, where there is a zero.
+    Elements outside of the key look up a zero behind the last of ``g``.
     """
     size = math.prod(g.shape)
     sources = np.full(shape, size)

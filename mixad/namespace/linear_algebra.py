@@ -65,8 +65,10 @@ _MAX_PRODUCTS = 1 << 14
 
 
 def _is_kernel(a: Any, b: Any) -> bool:
-    """Whether a product is a kernel: of small real matrices in the body of a loop, which then needs
-    no library in its steps."""
+    """Whether a product is a kernel: of small real matrices in the body of a loop.
+
+    Its steps then need no library.
+    """
     levels = [x.origin.levels for x in (a, b) if isinstance(x, Tracer) and x.state is None]
     if not any(map(bodies_among, levels)) or a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
         return False
@@ -165,9 +167,9 @@ def tensordot(a: Any, b: Any, *, axes: Any = 2) -> Any:
 
 
 def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
-    """Return the sum of products along an axis of each, of which the other axes broadcast.
+    """Return the sum of products along an axis of each; the other axes broadcast.
 
-    Of complex vectors, those of the first are conjugated.
+    Complex elements of ``x`` are conjugated.
     """
     lengths = [_length(x, axis), _length(y, axis)]
     if lengths[0] != lengths[1]:

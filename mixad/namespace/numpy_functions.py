@@ -168,9 +168,9 @@ def _select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0
 
 @gives_arrays
 def _piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any) -> Any:
-    """Return, where each condition holds, a number or what a function makes of what is there.
+    """Return, where a condition holds, a number or the result of a function of those elements.
 
-    Of several conditions the last one counts; one function more is for where none holds.
+    The last condition that holds counts; one more function serves elements where none holds.
     """
     xp = library_beside(x).xp
     is_list = isinstance(condlist, (list, tuple))

@@ -31,7 +31,7 @@ __all__ = ["NUMPY_LINEAR_ALGEBRA"]
 def cond(x: Any, p: Any = None) -> Any:
     """Return the condition numbers of matrices in a norm; None for the Euclidean one.
 
-    Without elements, or of a singular matrix (but for ``p`` None, 2 or -2), a LinAlgError.
+    LinAlgError for matrices without elements, and for singular ones unless ``p`` is None, 2 or -2.
     """
     if not all(x.shape[-2:]):
         raise np.linalg.LinAlgError("cond() of matrices without elements")
@@ -105,10 +105,10 @@ def multi_dot(arrays: Sequence[Any]) -> Any:
 
 @lru_cache(maxsize=256)
 def _split(lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return where a chain of matrices is split so that it takes the fewest multiplications.
+    """Return where to split a chain of matrices for the fewest multiplications.
 
-    The chain between lengths i and j is split at k, both parts in turn: Cormen et al.,
-    "Introduction to Algorithms", the matrix-chain product.
+    The chain between lengths i and j is split at k, then both halves: Cormen et al., "Introduction
+    to Algorithms", the matrix-chain product.
     """
 
     @cache

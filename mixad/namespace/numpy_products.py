@@ -62,9 +62,9 @@ def kron(x: Any, y: Any) -> Any:
 def _cross(
     x: Any, y: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
-    """Return cross products of vectors of length 3, or of 2, beside which the third number is 0.
+    """Return cross products of vectors of length 3; a vector of length 2 has the third number 0.
 
-    Of two vectors of length 2 it is the third number.
+    For two vectors of length 2 it is the third number alone.
     """
     if axis is not None:
         axisa = axisb = axisc = axis

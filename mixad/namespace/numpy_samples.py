@@ -48,30 +48,11 @@ def _along(x: Any, values: Any, axis: int) -> Any:
 
 
 def gradient(x: Any, *spacings: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """Return slopes of parabolas through neighbours, at the ends of lines or parabolas.
+    """Return slopes of parabolas through neighbours; ``edge_order`` 1 has lines at the ends.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        The values.
-    *spacings : float, array or Tracer
-        The distances of neighbours along all axes or each, or the coordinates.
-    axis : int or sequence of int, optional
-        Along which; None for all.
-    edge_order : int
-        1 for lines at the ends, 2 for parabolas.
-
-    Returns
-    -------
-    array, Tracer or tuple of these
-        Of the shape of ``x``, for each axis if there are several.
-
-    Raises
-    ------
-    ValueError
-        If there are too few values, or not as many coordinates.
-    TypeError
-        If there are neither one distance nor as many as axes.
+    ``spacings`` are distances of neighbours, one for all axes or one each, or coordinates. Several
+    axes give a tuple. ValueError for too few values or a wrong number of coordinates, TypeError for
+    a wrong number of spacings.
     """
     axes = normalized_axes(axis, x.ndim)
     if edge_order not in (1, 2):
@@ -248,9 +229,9 @@ def convolve(x: Any, y: Any, mode: str = "full") -> Any:
 
 
 def correlate(x: Any, y: Any, mode: str = "valid") -> Any:
-    """Return the products of two vectors, those with the same distance of indices added.
+    """Return the correlation of two vectors: products with equal distance of indices are added.
 
-    See `convolve`; those of the second are conjugated.
+    ``y`` is conjugated; see `convolve`.
     """
     x, y = _vectors("correlate", x, y)
     swapped = x.shape[0] < y.shape[0]

@@ -178,7 +178,8 @@ def _product(frequencies: Any, weights: Any) -> Any:
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
     """Return the correlations of variables: see `cov`.
 
-    Rounding is cut off at 1 and -1 and not differentiated: there are no corners.
+    Values are clipped to 1 and -1 against rounding; the clip is not differentiated and has no
+    corners.
     """
     found = cov(x, y, rowvar, dtype=dtype)
     if not found.ndim:

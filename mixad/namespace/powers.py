@@ -35,7 +35,7 @@ __all__ = ["power"]
 def power(x: Any, y: Any, by_operator: bool = False) -> Any:
     """Return ``x`` to the power ``y`` as libraries compute it.
 
-    Squares are products.  Powers of one half may be roots: those of -inf and -0.0 differ.
+    Squares are products. Powers of one half may be roots, which differ at -inf and -0.0.
     """
     if is_scalar(y) and y == 2:
         return square(x)
@@ -50,7 +50,7 @@ def power(x: Any, y: Any, by_operator: bool = False) -> Any:
 
 
 class _OperandKind(NamedTuple):
-    """What decides how a library computes a power of an operand; Python's numbers have no library.
+    """What of an operand decides how a library computes a power; a Python number has no library.
 
     Lengths are 1 or others.
     """
@@ -113,9 +113,9 @@ def _root(exponent: float) -> CallOf:
 
 @cache
 def _power_by_roots(halves: tuple[float, ...]) -> CallOf:
-    """Return what makes the call of a power that is a root for these exponents.
+    """Return what makes the call of a power that is a root for the exponents ``halves``.
 
-    Elsewhere than at -inf and zeros both have the same values.
+    Except at -inf and zeros both have the same values.
     """
 
     @cache

@@ -13,7 +13,7 @@ __all__ = ["promoted"]
 
 
 def promoted(library: Library, what: str, operands: Sequence[Typed]) -> ScalarType:
-    """Return the type that an operation on values of these types is carried out in.
+    """Return the type in which an operation on values of these types is computed.
 
     KernelTypeError if the library does not mix these types.
     """

@@ -92,7 +92,7 @@ def check_unread(what: str, gs: tuple[Any, ...], repeated: Array) -> None:
 def _check_constant(what: str, g: Any, repeated: Array) -> None:
     """Refuse cotangents that are differentiated, where only some have a derivative.
 
-    A forward pass differentiates with respect to them, so what they are now does not matter.
+    A forward pass differentiates with respect to them, whatever they are now.
     """
     xp = library_of(repeated).xp
     if isinstance(g, Tracer) and bool(xp.any(_count(repeated, axis=-1) > 1)):

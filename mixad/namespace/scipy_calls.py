@@ -73,9 +73,9 @@ _STATISTICS = {
 
 
 def function_called(frame: FrameType | None) -> str | None:
-    """Return the function of SciPy, JAX or `statistics` that is at work; None if there is none.
+    """Return the function of SciPy, JAX or `statistics` that runs; None if there is none.
 
-    What it called, of NumPy, of mixad and of `collections`, is passed over.
+    Frames of NumPy, mixad and `collections` that it called are skipped.
     """
     while frame is not None and _is_passed_over(_module(frame)):
         frame = frame.f_back
@@ -107,7 +107,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _public_module(name: str) -> str:
-    """Return the innermost module around one, itself too, that is for users.
+    """Return the innermost public module around one, or the module itself.
 
     JAX has its modules again in ``jax._src``.
     """
@@ -118,10 +118,9 @@ def _public_module(name: str) -> str:
 
 
 def _names(frame: FrameType) -> Iterator[str]:
-    """Yield what users may call the function of a frame.
+    """Yield names by which users may call the function of a frame.
 
-    That is its own name, that of the object whose method it is, or, of a decorator's, what it is
-    around.
+    These are its own, its object's if it is a method, and the wrapped function's for a decorator.
     """
     found = {frame.f_code.co_qualname: _module(frame)}
     values = list(map(unwrap, frame.f_locals.values()))
@@ -139,9 +138,10 @@ def _names(frame: FrameType) -> Iterator[str]:
 
 
 def _exported(values: Iterable[Any], owner: str) -> Iterator[str]:
-    """Yield under which names modules have objects of a class: `scipy.stats.norm` is one.
+    """Yield the names of modules' objects of a class, such as `scipy.stats.norm`.
 
-    One that is made by calling it is of a class of its own, and has another one of its class.
+    A frozen distribution, made by a call of such an object, has another class and refers to an
+    object of the first.
     """
     for value in values:
         if owner in [kind.__qualname__ for kind in type(value).__mro__]:
@@ -153,9 +153,9 @@ def _exported(values: Iterable[Any], owner: str) -> Iterator[str]:
 
 
 def asks_for_conversion(frame: FrameType) -> bool:
-    """Whether a function of JAX asks whether a value can be one of its arrays.
+    """Whether a function of JAX asks if a value can be one of its arrays.
 
-    Operators of its arrays do, too, and leave others to the operators of these.
+    Operators of its arrays ask, too, and leave other values to the operators of these.
     """
     module = _module(frame)
     return module.startswith("jax.") and not module.endswith(".array_methods")

@@ -87,7 +87,7 @@ _Lists = Mapping[str, Callable[[Any, Any], Any]]
 def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> SpelledFunction:
     """Return a function with a library's parameters, or with its own.
 
-    They are ``"theirs=ours same"``, with ``/`` and ``*`` where a signature has them.
+    ``parameters`` reads ``"theirs=ours same"``, with ``/`` and ``*`` as in a signature.
     """
     if parameters is None:
         code = evaluate.__code__  # a signature takes ten times as long, and all are made on import
@@ -97,9 +97,9 @@ def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> 
 
 
 def respelled(found: SpelledFunction, parameters: str) -> SpelledFunction:
-    """Return a function that has its own parameters under other names: the first ones in order.
+    """Return a function whose first parameters have other names, in order.
 
-    Those by name only are its own ones too, or options that are not taken.
+    Keyword-only ones are its own, or options that are refused.
     """
     names, renamed, by_place, nameless = _parsed(parameters)
     if not isinstance(found, OfOperands):
@@ -261,10 +261,10 @@ class Binding:
 def refusal_of_mixture(
     error: Exception, called: Callable[[], str], arguments: Iterable[Any]
 ) -> TracerError | None:
-    """Return why arrays of several libraries are refused, under the name of what users called.
+    """Return the error for arrays of several libraries, naming the function that users called.
 
-    The error names a function that theirs is made of, or is a library's that knows no such array.
-    None if the reason is another: axes and indices may be of any library.
+    The library's own error names an inner function or does not know the array. None if the reason
+    is another: axes and indices may be of any library.
     """
     if isinstance(error, TracerError) and error.operation:
         return error.of_call(called())
@@ -325,10 +325,9 @@ class Spelling:
     _bindings: dict[Any, Callable[..., Any]] = field(default_factory=dict, init=False, repr=False)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a function of the library returns, recorded.
+        """Return the recorded result of a function of the library.
 
-        TracerError if the namespace has no such function yet, or it lacks an argument that was
-        given.
+        TracerError if the namespace has no such function, or lacks a given argument.
         """
         binding = self._bindings.get(function)
         if binding is None:
@@ -464,9 +463,10 @@ def missing(called: str) -> str:
 
 
 def public_name(function: Any, library: str) -> str:
-    """Return what users call a function; methods of torch's tensors do not tell where they are.
+    """Return the name by which users call a function.
 
-    Its compiled functions are ``torch._C._linalg.linalg_solve``, the public ones without.
+    Compiled functions of torch are ``torch._C._linalg.linalg_solve``, without that in public;
+    methods of tensors do not tell where they are.
     """
     module, name = getattr(function, "__module__", None) or library, function.__name__
     package, _, part = module.partition("._C._")

@@ -241,8 +241,8 @@ def _before(x: Any) -> Any:
 def _folded(g: Any, x: Any) -> Any:
     """Return s with s[j] = g[j] + x[j + 1] s[j + 1] along the last axis.
 
-    It is the scan of linear functions in steps of 1, 2, 4, …, each of which joins neighbours
-    (Blelloch 1990); nothing is divided by, so zeros are right.
+    It scans linear functions in steps of 1, 2, 4, …, each of which joins neighbours (Blelloch
+    1990), and divides by nothing, so zeros are right.
     """
     count = x.shape[-1]
     if not count:

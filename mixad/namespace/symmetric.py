@@ -20,10 +20,10 @@ __all__ = ["symmetric"]
 
 
 def symmetric(what: str, x: Any) -> Any:
-    """Return matrices that are differentiated, once they are known to be symmetric.
+    """Return matrices that are differentiated after a check that they are symmetric.
 
-    Plain arrays, and what is not square, are left to the library; a lazy array is looked at when it
-    is computed.  A matrix that differs from its adjoint by more than rounding is a TracerError.
+    TracerError if one differs from its adjoint by more than rounding; lazy arrays are checked when
+    computed. Plain arrays, and matrices that are not square, are left to the library.
     """
     if not is_traced(x) or x.ndim < 2 or x.shape[-1] != x.shape[-2] or not x.shape[-1]:
         return x

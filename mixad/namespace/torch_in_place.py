@@ -39,7 +39,7 @@ IN_PLACE = frozenset((*(f"{name}_" for name in _COMPUTED), *_WRITTEN))
 def change(compute: Callable[..., Any], x: Tracer, name: str, /, *args: Any, **options: Any) -> Any:
     """Carry out a method that changes ``x``; return ``x``.
 
-    ``compute`` gives what a method of it returns.
+    ``compute`` calls the method of that name without its underscore, which returns a new tensor.
     """
     if name in _WRITTEN:
         setitem(x, ..., unwrapped(_WRITTEN[name](*args, **options)))

@@ -91,9 +91,9 @@ def _embedding(x: Any, weight: Any) -> Any:
 
 
 def _dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
-    """Return ``x`` where nothing is dropped; else TracerError.
+    """Return ``x`` if nothing is dropped; else TracerError.
 
-    A second run, for tangents or a checkpoint, would drop something else.
+    A second run, for tangents or a checkpoint, would drop other elements.
     """
     if training and p:
         raise NoRuleError(

@@ -62,10 +62,10 @@ def _added_at(x: Any, positions: Any, values: Any) -> Any:
 
 
 def _written(write: Callable[..., Any], x: Any, values: Any, *places: Any) -> Any:
-    """Return a tensor with some elements exchanged for others.
+    """Return a tensor with some elements replaced.
 
-    torch writes the positions of the elements, those of ``values`` counted behind those of ``x``:
-    what it writes last stays, and every way of writing is one gather.
+    torch writes the elements' positions, those of ``values`` numbered after those of ``x``: what it
+    writes last stays, and every way of writing is one gather.
     """
     shape = tuple(values.shape) if hasattr(values, "shape") else ()
     if not hasattr(values, "shape"):

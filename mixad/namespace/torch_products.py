@@ -117,7 +117,7 @@ def _linalg_vecdot(x: Any, y: Any, axis: int = -1) -> Any:
 
 
 def _solve(a: Any, b: Any, left: bool = True) -> Any:
-    """Solve for matrices, or for a batch of vectors: where ``b`` has the shape of one column each.
+    """Solve for matrices, or for a batch of vectors if ``b`` has the shape of one column each.
 
     The standard takes vectors of one axis only.
     """

@@ -223,9 +223,9 @@ def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
 
 
 def _middle(indices: str) -> Callable[..., Any]:
-    """Return torch's ``median`` or ``nanmedian``, of two in the middle the smaller one.
+    """Return torch's ``median`` or ``nanmedian``; of two elements in the middle the smaller.
 
-    Along an axis it is that of the index which is returned; of all elements, equal ones share.
+    Along an axis the derivative is that of the returned index; over all elements, equal ones share.
     """
 
     def evaluate(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:

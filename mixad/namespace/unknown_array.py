@@ -193,10 +193,10 @@ class UnknownArray(ArrayTracer):
     def call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Return what a function of the library gives, which has no derivative; record it.
+        """Record a library function, which has no derivative here, and return its result.
 
-        Unless it is known to give arrays of their own, neither these nor what it is given are
-        written to from now on: they may share memory.
+        Unless it is known to return new arrays, its arguments and results are read-only from then
+        on: they may share memory.
         """
         given = tuple(exchanged(_source, tuple(args))), dict(exchanged(_source, dict(kwargs)))
         found = self.strand.call(apply_opaque, function, *given, is_primitive=True)
