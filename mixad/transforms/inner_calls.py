@@ -44,8 +44,7 @@ each has a plan."""
 
 
 class InnerRun:
-    """Computes segments of the strand of an inner transform as operations of the outer recording.
-    """
+    """Computes segments of an inner transform's strand as operations of the outer recording."""
 
     def __init__(self, strand: Strand) -> None:
         self._strand = strand
