@@ -124,6 +124,8 @@ class ArgumentBlock:
         return self.params[param] + 1 + axis
 
     def inner_stride(self, param: int) -> int:
-        """Return the position of a param's stride along the innermost axis (step "any"), or along
-        the first of those that make a row (steps "row", "column", "tile")."""
+        """Return the position of a param's stride along the innermost axis, for step "any".
+
+        For steps "row", "column" and "tile" it is that along the first axis that makes a row.
+        """
         return self.params[param] + self.spec.rank

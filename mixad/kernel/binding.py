@@ -44,47 +44,24 @@ _UNPACK = struct.Struct("<q").unpack
 
 @dataclass(frozen=True)
 class Result:
-    """One output of a launch.
+    """One output of a launch; its memory has the axes in the order of the loops.
 
-    Attributes
-    ----------
-    position : int
-        Where its address goes in the argument block.
-    held : ScalarType
-        Of its memory: the output's if it is stored, that of the sums otherwise.
-    memory : tuple of int
-        Shape of its memory, axes in the order of the loops.
-    summed : tuple of int or None
-        Axes of the memory that are left to be summed; None if it is stored.
-    is_summed_by_columns : bool
-        Whether each run of rows leaves a row of sums.
-    columns : tuple of (int, bool)
-        The axes that the last one of the memory is made of, if some of them are left to be summed
-        after these: their extents, and which.
-    shape : tuple of int
-        Its shape with the axes in the order of the loops, summed ones of extent 1.
-    final : tuple of int
-        The shape that was asked for.
-    type : ScalarType
-        Of the output.
-    part : PartLayout or None
-        What is written of it, if that is not all.
-    update : str or None
-        Of an accumulator, how it is changed: its memory begins as what changes nothing, a copy for
-        each slab, unless it is written.
+    The last axis of the memory may be made of several, some of which are summed last: `columns` has
+    the extent of each, and whether it is. An accumulator's memory begins with neutral values, one
+    copy for each slab, unless `update` is "write".
     """
 
-    position: int
-    held: ScalarType
+    position: int  # of its address in the argument block
+    held: ScalarType  # type of its memory: the output's if stored, else that of sums
     memory: tuple[int, ...]
-    summed: tuple[int, ...] | None
-    shape: tuple[int, ...]
-    final: tuple[int, ...]
-    type: ScalarType
-    part: PartLayout | None = None
-    is_summed_by_columns: bool = False
+    summed: tuple[int, ...] | None  # axes of the memory still to sum; None if stored
+    shape: tuple[int, ...]  # in the order of the loops, summed axes of extent 1
+    final: tuple[int, ...]  # the requested shape
+    type: ScalarType  # of the output
+    part: PartLayout | None = None  # the slice written, if not all
+    is_summed_by_columns: bool = False  # each run of rows leaves a row of sums
     columns: tuple[tuple[int, bool], ...] = ()
-    update: UpdateKind | None = None
+    update: UpdateKind | None = None  # of an accumulator
 
     @property
     def is_accumulated(self) -> bool:
@@ -120,34 +97,18 @@ class Result:
 
 @dataclass(frozen=True)
 class Binding:
-    """A launch as an argument block with gaps for addresses and scalars.
+    """A launch as an argument block (`mixad.kernel.arguments.ArgumentBlock`) with gaps.
 
-    Attributes
-    ----------
-    words : array of int64
-        The block (`mixad.kernel.arguments.ArgumentBlock`).
-    tiles : int
-        How many tiles there are, or slabs if an output is an accumulator; 0 for an empty broadcast
-        shape.
-    axes : tuple of int or None
-        The permutation from that order to the caller's; None if they agree.
-    arrays : tuple
-        Index of a param and position of its address.
-    uniforms : tuple
-        Index of a param, position of its bits, what makes them of a number.
-    outputs : tuple of Result
-        How each output is allocated and finished.
-    is_finished : bool
-        Whether what the kernel writes is the outputs: then there is nothing to finish.
+    The gaps are addresses and scalars.
     """
 
     words: array[int]
-    tiles: int
-    axes: tuple[int, ...] | None
-    arrays: tuple[tuple[int, int], ...]
-    uniforms: tuple[tuple[int, int, Packing], ...]
-    outputs: tuple[Result, ...]
-    is_finished: bool
+    tiles: int  # or slabs, for accumulators; 0 if the shape is empty
+    axes: tuple[int, ...] | None  # permutation to the caller's order; None if equal
+    arrays: tuple[tuple[int, int], ...]  # param, position of its address
+    uniforms: tuple[tuple[int, int, Packing], ...]  # param, position of its bits, packing
+    outputs: tuple[Result, ...]  # how each is allocated and finished
+    is_finished: bool  # whether the kernel writes the outputs themselves
 
     def moved(self, launch: Launch) -> Binding:
         """Return the binding of a launch that writes the same parts elsewhere: no word differs."""
@@ -157,9 +118,9 @@ class Binding:
 
 
 def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Binding:
-    """Fill everything into an argument block that the layouts decide.
+    """Fill an argument block with all that the layouts decide.
 
-    ``accumulator`` tells the type of sums from that of an output.
+    ``accumulator`` returns the type of sums for that of an output.
     """
     spec, block = launch.spec, ArgumentBlock(launch.spec)
     program = spec.passes[0]
@@ -286,9 +247,9 @@ def _fill_indexed(words: array[int], block: ArgumentBlock, launch: Launch, k: in
 
 
 def _packing(type: ScalarType, what: str) -> Packing:
-    """Return what makes of a number the 64-bit word that kernels read it from.
+    """Return the function that packs a number into the 64-bit word that kernels read it from.
 
-    It raises KernelTypeError, which says what the number is, where the type does not hold it.
+    KernelTypeError, which says what the number is, if the type does not hold it.
     """
     if type.is_narrow:  # as memory would hold it, in the type that it is computed in
         wide = _packing(type.arithmetic, what)

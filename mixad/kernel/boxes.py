@@ -11,13 +11,7 @@ __all__ = ["Box", "boxes_between", "common_box", "without"]
 
 
 class Box(NamedTuple):
-    """A box.
-
-    Attributes
-    ----------
-    starts, extents : tuple of int
-        For each axis.
-    """
+    """A box of an array: where it begins and its extent, for each axis."""
 
     starts: tuple[int, ...]
     extents: tuple[int, ...]
@@ -40,8 +34,6 @@ class Box(NamedTuple):
 def common_box(boxes: Sequence[Box]) -> Box:
     """Return the elements that lie in all boxes; an extent is 0 if there are none.
 
-    Examples
-    --------
     >>> common_box([Box((0,), (4,)), Box((1,), (4,))])
     Box(starts=(1,), extents=(3,))
     """
@@ -55,10 +47,8 @@ def _common(one: Box, other: Box) -> Box:
 
 
 def without(box: Box, other: Box) -> list[Box]:
-    """Return boxes that share no element and are together what a box has and another has not.
+    """Return disjoint boxes that together are ``box`` without ``other``.
 
-    Examples
-    --------
     >>> without(Box((0,), (4,)), Box((1,), (2,)))
     [Box(starts=(0,), extents=(1,)), Box(starts=(3,), extents=(1,))]
     """
@@ -85,8 +75,6 @@ def _cut(box: Box, axis: int, start: int, stop: int) -> Box:
 def boxes_between(ends: Sequence[Sequence[int]]) -> list[Box]:
     """Return the boxes that an array is cut into: for each axis all ends, in order.
 
-    Examples
-    --------
     >>> boxes_between([(0, 1, 4)])
     [Box(starts=(0,), extents=(1,)), Box(starts=(1,), extents=(3,))]
     """

@@ -26,21 +26,11 @@ __all__ = ["Contents", "contents_of", "reads_of"]
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a block holds, the blocks inside it included.
+    """A summary of a block and all blocks inside it."""
 
-    Attributes
-    ----------
-    reads : frozenset of Var
-        The variables that it reads and does not write; array params are not among them.
-    cost : int
-        That of its statements (`mixad.kernel.cost`).
-    has_loop : bool
-        Whether there is a ``While`` in it.
-    """
-
-    reads: frozenset[Var]
-    cost: int
-    has_loop: bool
+    reads: frozenset[Var]  # variables read and not written; no array params
+    cost: int  # of its statements (`mixad.kernel.cost`)
+    has_loop: bool  # whether there is a While
 
 
 def contents_of(program: Program) -> Mapping[int, Contents]:

@@ -54,10 +54,10 @@ _FLOPS: Mapping[str, int] = MappingProxyType(
 
 
 def flops(block: Block) -> int:
-    """Return how many floating-point operations a block carries out for one element.
+    """Return the number of floating-point operations of a block for one element.
 
-    An fma is two, a call of the maths library as many as a cheap one takes; comparisons, selections
-    and conversions are none.  Both sides of a condition count, since some element may take each.
+    An fma counts two, a library call as many as a cheap one takes, comparisons, selections and
+    conversions none. Both sides of a condition count, since some element may take each.
     """
     return sum(map(_flops, block.statements))
 

@@ -31,9 +31,9 @@ _MAX_CONDITION_COST = 64
 
 
 def flatten_divergence(program: Program, moving: Iterable[int]) -> Program:
-    """Flatten the conditions on which lanes differ, of a program of instruction-level and libm ops.
+    """Flatten divergent conditions of a program of instruction-level and libm ops.
 
-    Those with loops or loads inside are left as they are.
+    Conditions with loops or loads inside stay as they are.
     """
     varying = varying_vars(program, moving)
     return _Flattening(program, varying).result()
@@ -61,7 +61,7 @@ class _Arm:
 class _Node:
     """An equation of a tree, met once or more often; ``arms`` are the sides that need it.
 
-    Its line is the first one that it was met on.
+    ``line`` is the first one that it was met on.
     """
 
     op: str
@@ -146,7 +146,7 @@ class _Tree:
     def condition_costs(self) -> dict[tuple[Var, ...], int]:
         """Return, by the outputs of each If of the tree, the cost of its and its inner conditions.
 
-        That is for all lanes, and without what is computed around the If anyhow.
+        The cost is for all lanes, without what is computed around the If anyhow.
         """
         costs = {}
         for s, arm, inner in self._ifs:
@@ -156,9 +156,9 @@ class _Tree:
         return costs
 
     def _feeding(self, goals: Iterable[_Node], around: Set[_Arm] = frozenset()) -> set[_Node]:
-        """Return the nodes that some nodes are computed from, themselves included.
+        """Return the nodes that goals are computed from, themselves included.
 
-        Those that an arm in ``around`` needs are passed over.
+        Nodes that an arm in ``around`` needs are skipped.
         """
         found: set[_Node] = set()
         waiting = list(goals)
@@ -321,11 +321,10 @@ def _is_tree(s: If) -> bool:
 
 
 def _runs(nodes: Sequence[_Node]) -> Iterator[tuple[Set[_Arm], list[_Node]]]:
-    """Yield the nodes in runs, each after what it is computed from, with the arms that need it.
+    """Yield runs of nodes that the same arms need, in an order that can run, with these arms.
 
-    Runs are the nodes that the same arms need.  With a run that is skipped where no lane needs it
-    goes less work that only some of its lanes need: one branch saves most of what two would, and
-    what stays together can be computed side by side.
+    A run takes along less work that only some of its lanes need: one branch saves most of what two
+    would, and the nodes of a run can be computed side by side.
     """
     alike: defaultdict[frozenset[_Arm], list[_Node]] = defaultdict(list)
     for node in nodes:
@@ -361,8 +360,8 @@ def _joining(
 ) -> set[frozenset[_Arm]]:
     """Return which nodes inside arms go with a run, by the arms that need them.
 
-    Their cost is at most ``budget``.  What a single op makes dear stays on its own, so that lanes
-    that do not need it hand harmless arguments to the maths library.
+    Their cost is at most ``budget``. A costly op stays on its own, so that lanes that do not need
+    it pass harmless arguments to the maths library.
     """
     inside, joining = _with_inner(arms), set()
     for others, nodes in alike.items():

@@ -49,9 +49,9 @@ _GANG_COST = 2
 
 
 def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """Return the shape of what tiles leave of an output, and which of its axes are to be summed.
+    """Return the shape that tiles leave of an output, and which of its axes are still to sum.
 
-    ``rows`` is how many rows make a run.
+    ``rows`` is the number of rows in a run.
     """
     summed = fold.summed[output]
     if combine_of(summed) != "store":
@@ -73,9 +73,9 @@ def copy_step(fold: Fold, param: int) -> Step | None:
 
 
 def fold_of(nest: Nest, passes: Sequence[Program], longest: int) -> Fold | None:
-    """Return a loop nest with its innermost axes folded, None where that is no gain.
+    """Return a loop nest with its innermost axes folded; None where that is no gain.
 
-    A row of all the folded axes has at most so many elements, `BLOCK` at most.
+    A row of the folded axes has at most ``longest`` elements, and at most `BLOCK`.
     """
     count = _axes_to_fold(nest.extents)
     if count < 2 or nest.extents[-1] % GANG == 0:
@@ -99,9 +99,9 @@ def _axes_to_fold(extents: tuple[int, ...]) -> int:
 
 
 def _folded(nest: Nest, count: int, longest: int) -> Fold:
-    """Return a nest with so many of its axes folded.
+    """Return a nest with its innermost ``count`` axes folded.
 
-    Where nothing is around them, they are split in any case: kernels do not tell one row from many.
+    They are split where no axis is around them: kernels do not tell one row from many.
     """
     outer, own = nest.extents[:-count], nest.extents[-count:]
     inner = math.prod(own[1:])
@@ -150,9 +150,9 @@ def _is_one_run(strides: Sequence[int], extents: Sequence[int]) -> bool:
 
 
 def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
-    """Whether the end of a short row costs more than what folding takes for it.
+    """Whether the end of a short row costs more than folding does.
 
-    What is the same for a row is computed once for it, but for every gang of a folded one.
+    What is uniform along a row is computed once for it, but for every gang of a folded one.
     """
     gangs = nest.extents[-1] / GANG
     moving = [k for k, s in enumerate(nest.strides) if s is not None and s[-1]]

@@ -21,12 +21,10 @@ def lowered(
     ordered: bool = True,
     native: Callable[[str, ScalarType], bool] = lambda op, type: False,
 ) -> KernelSpec:
-    """Return a spec of programs as emitters spell them.
+    """Return a spec of programs of instruction-level and libm ops, with divergence flattened.
 
-    They have instruction-level and libm ops only, and divergence is flattened.
-
-    Where it is ordered, what the end waits for longest comes first, for compilers that keep the
-    order; ``native`` is asked as by `mixad.scalar.math.expand`.
+    If ``ordered``, longest dependence chains come first, for compilers that keep the order;
+    ``native`` is asked as by `mixad.scalar.math.expand`.
     """
 
     def lower(program: Program) -> Program:

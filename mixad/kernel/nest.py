@@ -46,10 +46,10 @@ class _Axis:
 
 @dataclass(frozen=True)
 class Nest:
-    """The merged axes, outermost first: extents, strides of each param, which each output sums.
+    """The merged axes, outermost first: extents, strides of each param, axes that each output sums.
 
-    ``order`` are the axes before they were merged, ``steps`` the strides of the arrays that outputs
-    are parts of.
+    ``order`` are the axes before they were merged, ``steps`` the strides of the arrays whose slices
+    outputs are.
     """
 
     order: tuple[int, ...]
@@ -92,7 +92,7 @@ def nest_over(
     strides: Sequence[tuple[int, ...] | None],
     written: Sequence[Written],
 ) -> Nest:
-    """Return the loop nest over a shape whose axes are walked in some order.
+    """Return the loop nest that walks the axes of a shape in some order.
 
     ``strides`` are those of the params over the shape, ``written`` the outputs.
     """

@@ -27,41 +27,18 @@ class Mode(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """Overrides of one decorated function; every field has a choice that is made for the user.
+    """Overrides of one decorated function; ConfigurationError for a value that is not allowed.
 
-    Attributes
-    ----------
-    strategy : str
-        How a kernel's derivative is computed: by dual chunks (``"forward"``), by reverse
-        accumulation in registers (``"reverse"``), or as mixad chooses (``"auto"``).
-    placement : str
-        When partials are computed: with the primal (``"forward"``), in the backward pass
-        (``"reverse"``), or as mixad chooses (``"auto"``).
-    chunk : int or None
-        Most active inputs in one pass of dual chunks; None: as few passes as can be.
-    backend : str or None
-        Name of the backend; None: the best one for the arrays.
-    loops : str
-        How convergence loops are differentiated: turn by turn (``"unrolled"``), or by the implicit
-        function theorem where they end (``"implicit"``).  The program says it of each loop, so
-        that options which differ in it alone are equal.
-    signature : str or None
-        Which last axes of arguments and results belong to one element, as NumPy's generalised
-        ufuncs spell it; None: none.  The program says it, too.
-
-    Raises
-    ------
-    ConfigurationError
-        If a field has another value, or partials are wanted both with the primal and in reverse;
-        it is a ValueError.
+    "auto" is mixad's choice. The program has its own `loops` and `signature`, so options that
+    differ in these alone are equal.
     """
 
-    strategy: Strategy = "auto"
-    placement: Placement = "auto"
-    chunk: int | None = None
-    backend: str | None = None
+    strategy: Strategy = "auto"  # how: dual chunks, or reverse accumulation
+    placement: Placement = "auto"  # when: with the primal, or in the backward pass
+    chunk: int | None = None  # most inputs in a pass; None: as few passes as possible
+    backend: str | None = None  # its name; None: the best one for the arrays
     loops: Loops = field(default="unrolled", compare=False)
-    signature: str | None = field(default=None, compare=False)
+    signature: str | None = field(default=None, compare=False)  # as of NumPy's gufuncs
 
     @property
     def mode(self) -> Mode:

@@ -49,9 +49,10 @@ def _ordered(block: Block, contents: Mapping[int, Contents], written: frozenset[
 
 
 def _heights(block: Block, contents: Mapping[int, Contents], written: frozenset[Var]) -> list[int]:
-    """Return for each statement the cost of the dearest chain that starts with it.
+    """Return for each statement the cost of the costliest chain that starts with it.
 
-    What reads or writes an array that is ``written``, or touched, waits for all that did before.
+    A statement that reads or writes an array in ``written``, or touches one, waits for all such
+    before it.
     """
     after: defaultdict[Var, int] = defaultdict(int)
     heights = []

@@ -23,36 +23,26 @@ _GAIN = 0.9
 
 @dataclass(frozen=True)
 class Work:
-    """What a value and its gradients take, per element; arrays count by their share of the shape.
+    """The work of a value and its gradients, per element.
 
-    Attributes
-    ----------
-    primal, dual, backward : int
-        Cost of the program, of the program on dual numbers, and of the programs of a backward pass
-        for which no partials are stored (`mixad.kernel.cost`).
-    arguments, results, gradients : float
-        Arrays read, made, and made in the backward pass.
-    stored, partials : int
-        Arrays that store partials, and arrays that are read as such: some are arguments or results.
+    Costs of programs are those of `mixad.kernel.cost`; arrays count by their share of the shape.
     """
 
-    primal: int
-    dual: int
-    backward: int
-    arguments: float
-    results: float
-    gradients: float
-    stored: int
-    partials: int
+    primal: int  # cost of the program
+    dual: int  # cost of the program on dual numbers
+    backward: int  # cost of backward programs without stored partials
+    arguments: float  # arrays read
+    results: float  # arrays made
+    gradients: float  # arrays made in the backward pass
+    stored: int  # arrays that store partials
+    partials: int  # arrays read as such, arguments and results included
 
 
 def forward_pays(work: Work) -> bool:
-    """Whether partials should be computed with the primal, where its value is needed before.
+    """Whether partials should come with the primal, where its value is needed before.
 
-    Examples
-    --------
-    >>> dear, cheap = Work(400, 600, 600, 1, 1, 1, 1, 1), Work(70, 120, 120, 4, 1, 4, 4, 4)
-    >>> forward_pays(dear), forward_pays(cheap)
+    >>> costly, cheap = Work(400, 600, 600, 1, 1, 1, 1, 1), Work(70, 120, 120, 4, 1, 4, 4, 4)
+    >>> forward_pays(costly), forward_pays(cheap)
     (True, False)
     """
     made = work.arguments + work.results

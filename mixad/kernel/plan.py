@@ -68,9 +68,8 @@ def plan(
 ) -> Launch:
     """Return the launch that computes the requested results over a broadcast shape.
 
-    The layout of each lane broadcasts to it; of uniforms it is None.  A launch that moves more than
-    the last-level cache has streams its results past it.  Short rows are folded, and sums cut, as
-    ``folds`` and ``tiling`` say of the device.
+    Lanes have layouts that broadcast to it, uniforms None. Results stream past the cache if the
+    launch moves more than the last level holds. ``folds`` and ``tiling`` describe the device.
     """
     kinds = [p.kind for p in passes[0].params]
     strides = [
@@ -141,9 +140,9 @@ def _loops(
     elements: int,
     folds: bool,
 ) -> tuple[Nest, Fold | None]:
-    """Return the loop nest in some order, folded, unless it leaves too many partial sums.
+    """Return the loop nest in the given order, folded, unless it leaves too many partial sums.
 
-    Then return the one in another order that leaves the fewest, folded if it leaves no more for it.
+    In that case return the order that leaves the fewest, folded if it leaves no more that way.
     """
     nest, few = nest_of(order), max(FEW_PARTIALS, elements // _MAX_FOLDED)
     fold = _fold(nest, passes, few) if folds else None
@@ -188,9 +187,7 @@ def _part_layout(
 
 
 def summed_axes(result: tuple[int, ...] | None, shape: tuple[int, ...]) -> tuple[bool, ...]:
-    """Return which axes of a broadcast shape are summed to reach the shape of a result.
-
-    None stands for the shape itself.
+    """Return which axes of a broadcast shape are summed for a result's shape; None is no sum.
 
     >>> summed_axes((3, 1), (2, 3, 4))
     (True, False, True)

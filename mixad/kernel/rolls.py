@@ -28,18 +28,10 @@ _MAX_BOXES = 64
 
 
 class RolledBox(NamedTuple):
-    """A launch over a box.
-
-    Attributes
-    ----------
-    launch : Launch
-        Which writes its results into parts of arrays.
-    firsts : tuple of int
-        For each argument, how many bytes come before the first that is read.
-    """
+    """A launch that writes its results into slices of arrays."""
 
     launch: Launch
-    firsts: tuple[int, ...]
+    firsts: tuple[int, ...]  # for each argument, bytes before the first that is read
 
 
 def plan_rolled(
@@ -49,10 +41,10 @@ def plan_rolled(
     shifts: Sequence[Shifts | None],
     shape: tuple[int, ...],
 ) -> list[RolledBox] | None:
-    """Return one launch for each box, all of one kernel; None where that cannot be.
+    """Return one launch for each box, all of one kernel; None where that is not possible.
 
-    There is one for results that have one value for each element.  Arguments that are moved on, by
-    one of ``shifts``, have the broadcast shape.
+    Launches need results of one value for each element. Arguments that are rolled, by one of
+    ``shifts``, have the broadcast shape.
     """
     if 0 in shape or any(r.shape is not None or r.part is not None or r.beside for r in requests):
         return None
@@ -92,7 +84,7 @@ def _merged(
     layouts: Sequence[Layout | None],
     shifts: Sequence[Shifts | None],
 ) -> list[_Axis]:
-    """Return the axes, with those along which nothing moves merged into the one before.
+    """Return the axes, merged with the one before where nothing is rolled along them.
 
     Along an axis with others behind it elements move by whole rows of these.
     """

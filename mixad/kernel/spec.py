@@ -22,43 +22,25 @@ tile."""
 
 
 class Part(NamedTuple):
-    """A box of a larger array.
+    """A box of a larger array."""
 
-    Attributes
-    ----------
-    whole : tuple of int
-        Shape of the array.
-    starts : tuple of int
-        Where the box begins, for each axis.
-    """
-
-    whole: tuple[int, ...]
-    starts: tuple[int, ...]
+    whole: tuple[int, ...]  # shape of the array
+    starts: tuple[int, ...]  # where the box begins, for each axis
 
 
 @dataclass(frozen=True)
 class OutputRequest:
     """One wanted array: a result of a pass, stored, or summed to a smaller shape.
 
-    Attributes
-    ----------
-    pass_index, result : int
-        Which pass, and which of its outputs.
-    shape : tuple of int or None
-        None: one value per element of the broadcast shape.  Else a shape that broadcasts to it:
-        values are summed over the axes that it lacks or has with extent 1.  Of an accumulator its
-        own shape, which is any.
-    part : Part or None
-        Of a stored result: the array is zero but for a box of the broadcast shape, which has the
-        values.  Only for backends that say so (`mixad.backends.execute.writes_parts`).
-    beside : tuple of (int, int)
-        Of a stored result: passes and results, of the same type, that the array has beside it,
-        along a last axis of its own.  Only for backends that say so
-        (`mixad.backends.execute.stores_beside`).
+    `shape` None has one value for each element; else values are summed over the axes that it lacks
+    or has with extent 1; an accumulator has any shape. `part` is the box of a stored array that has
+    the values, zero elsewhere (`mixad.backends.execute.writes_parts`). `beside` are passes and
+    results, of the same type, that a stored array has along a last axis of its own
+    (`mixad.backends.execute.stores_beside`).
     """
 
-    pass_index: int
-    result: int
+    pass_index: int  # which pass
+    result: int  # which of its outputs
     shape: tuple[int, ...] | None = None
     part: Part | None = None
     beside: tuple[tuple[int, int], ...] = ()
@@ -89,35 +71,18 @@ class Indexed:
 class Output:
     """How a kernel writes one result.
 
-    Attributes
-    ----------
-    type : ScalarType
-        Type of the elements.
-    source : tuple of int
-        Pass, and position among its outputs.
-    reduced : tuple of bool
-        For each axis of the loop nest, whether the result is summed over it.
-    is_part : bool
-        Whether it is written into a part of a larger array.
-    segments : tuple of bool
-        For each of the axes that a folded row is made of, whether the result is summed over it in
-        every row; empty if it is not summed there, or over all of them.
-    beside : tuple of (int, int)
-        Sources of what is stored beside it, along a last axis of its array.
-    accumulated : int or None
-        Axes of the array, if it is an accumulator; else None.
-    update : str
-        How an accumulator's elements are changed.
+    `segments` says over which of the axes that make a folded row the result is summed in every row;
+    empty if over none or all of them.
     """
 
     type: ScalarType
-    source: tuple[int, int]
-    reduced: tuple[bool, ...]
-    is_part: bool = False
+    source: tuple[int, int]  # pass, and position among its outputs
+    reduced: tuple[bool, ...]  # for each axis of the nest, whether it is summed
+    is_part: bool = False  # whether it is written into a slice
     segments: tuple[bool, ...] = ()
-    beside: tuple[tuple[int, int], ...] = ()
-    accumulated: int | None = None
-    update: UpdateKind = "add"
+    beside: tuple[tuple[int, int], ...] = ()  # sources along a last axis of the array
+    accumulated: int | None = None  # axes of an accumulator; else None
+    update: UpdateKind = "add"  # how an accumulator changes
 
     @property
     def sources(self) -> tuple[tuple[int, int], ...]:
@@ -139,36 +104,22 @@ class Output:
 class KernelSpec:
     """The static part of a kernel: hashable, independent of extents and addresses.
 
-    Attributes
-    ----------
-    passes : tuple of Program
-        Programs with the same params, run one after another over each block of elements.
-    operands : tuple of (Operand, Indexed or None)
-        One per param; None for a uniform.
-    outputs : tuple of Output
-        In the order of the results.
-    rank : int
-        Axes of the loop nest after merging, at least 1; the last one is the innermost.
-    streaming : bool
-        Whether results are too large to be read again from the cache: stores may bypass it.
-    folded : int
-        Axes that a row is made of (`mixad.kernel.folding`); 0 if it is one of the nest's.
-    is_split : bool
-        Whether the last outer axis goes from row to row of the folded axes; the last of these may
-        be shorter then.
+    `streaming` says that results are too large to be read from the cache again: stores may bypass
+    it. `is_split` says that the last outer axis goes from row to row of the folded axes; the last
+    of these rows may be shorter then.
     """
 
-    passes: tuple[Program, ...]
-    operands: tuple[Operand | Indexed | None, ...]
-    outputs: tuple[Output, ...]
-    rank: int
+    passes: tuple[Program, ...]  # same params; run in turn over each block
+    operands: tuple[Operand | Indexed | None, ...]  # one per param; None is a uniform
+    outputs: tuple[Output, ...]  # in the order of the results
+    rank: int  # merged axes, at least 1; the last is the innermost
     streaming: bool = False
-    folded: int = 0
+    folded: int = 0  # axes that make a row (`mixad.kernel.folding`)
     is_split: bool = False
 
     @property
     def accumulates(self) -> bool:
-        """Whether an output is an accumulator that is not written: tiles run in slabs.
+        """Whether an output is an accumulator that is added to: tiles run in slabs.
 
         See `mixad.kernel.tiling`.
         """
@@ -195,104 +146,57 @@ class KernelSpec:
 
 
 class PartLayout(NamedTuple):
-    """Where a launch writes a part of a larger array, contiguous in the order of the loops.
+    """Where a launch writes a slice of a larger array, contiguous in the order of the loops.
 
-    Attributes
-    ----------
-    whole, starts, extents : tuple of int
-        Shape of the array, and the box; axes in the order of the loops, before they were merged.
-    strides : tuple of int
-        Bytes between neighbours of the array along each merged axis.
+    The axes of shape and box are those before they were merged.
     """
 
-    whole: tuple[int, ...]
+    whole: tuple[int, ...]  # shape of the array
     starts: tuple[int, ...]
     extents: tuple[int, ...]
-    strides: tuple[int, ...]
+    strides: tuple[int, ...]  # bytes between neighbours along each merged axis
 
 
 @dataclass(frozen=True)
 class Fold:
     """The innermost axes of a loop nest as one (`mixad.kernel.folding`).
 
-    Attributes
-    ----------
-    axes : tuple of int
-        Extents of the axes that make a row, outermost first.
-    length : int
-        Elements of all folded axes.
-    is_split : bool
-        Whether the last outer axis of the nest goes from row to row of the folded axes; the last of
-        these rows may be shorter.
-    extents : tuple of int
-        Of the loop nest that is left, outermost first; the last one is a row's.
-    strides : tuple
-        For each lane param, bytes between neighbours along these; else None.
-    copy_strides : tuple
-        For each lane param that does not lie in memory as a row does, and so is copied, bytes
-        between neighbours along ``axes``; else None.
-    summed : tuple of (tuple of bool)
-        For each output, which axes of the nest it sums; the last one if it sums all of ``axes``.
-    segments, columns : tuple of (tuple of bool)
-        For each output that sums some of ``axes`` and keeps others, which: in every row, or from
-        the sums over rows that tiles leave; else empty.
-    steps : tuple of (tuple of int)
-        Strides of the arrays that outputs are parts of.
+    `copy_strides` are along `axes`, for lane params that do not lie in memory as a row does and so
+    are copied. `segments` and `columns` say, for outputs that sum some of `axes` and keep others,
+    which are summed in every row, or from the sums over rows that tiles leave; else they are empty.
+    See `KernelSpec.is_split`.
     """
 
-    axes: tuple[int, ...]
-    length: int
+    axes: tuple[int, ...]  # extents of those that make a row, outermost first
+    length: int  # elements of all folded axes
     is_split: bool
-    extents: tuple[int, ...]
-    strides: tuple[tuple[int, ...] | None, ...]
+    extents: tuple[int, ...]  # of the remaining nest; the last is a row's
+    strides: tuple[tuple[int, ...] | None, ...]  # of each lane param along these
     copy_strides: tuple[tuple[int, ...] | None, ...]
-    summed: tuple[tuple[bool, ...], ...]
+    summed: tuple[tuple[bool, ...], ...]  # by output, axes of the nest; the last if all axes
     segments: tuple[tuple[bool, ...], ...]
     columns: tuple[tuple[bool, ...], ...]
-    steps: tuple[tuple[int, ...], ...]
+    steps: tuple[tuple[int, ...], ...]  # strides of arrays whose slices are written
 
 
 @dataclass(frozen=True)
 class Launch:
     """One kernel over one loop nest.
 
-    Attributes
-    ----------
-    spec : KernelSpec
-        What to run.
-    shape : tuple of int
-        The broadcast shape.
-    order : tuple of int
-        The axes of ``shape`` from the outermost loop to the innermost.
-    extents : tuple of int
-        Extents of the merged axes, outermost first.
-    fold : Fold or None
-        The loop nest, where it has the innermost of these as one.
-    rows : int
-        Rows of a tile: neighbours along the last outer axis that one tile goes through.
-    strides : tuple
-        For each lane param, bytes between neighbours along each merged axis; else None.
-    indexed : tuple
-        For each array param, its shape and byte strides; else None.
-    results : tuple of (tuple of int)
-        For each output, its shape.
-    parts : tuple of (PartLayout or None)
-        For each output, the part of it that is written; None: all of it.
-    slabs : int
-        At most so many slabs are made of the tiles, if an output is an accumulator.
+    Strides are in bytes, along the merged axes, for lane params; None for others.
     """
 
     spec: KernelSpec
-    shape: tuple[int, ...]
-    order: tuple[int, ...]
-    extents: tuple[int, ...]
-    fold: Fold | None
-    rows: int
+    shape: tuple[int, ...]  # the broadcast shape
+    order: tuple[int, ...]  # axes of shape, outermost loop first
+    extents: tuple[int, ...]  # of the merged axes, outermost first
+    fold: Fold | None  # the loop nest, if its innermost axes are one
+    rows: int  # neighbours along the last outer axis that make a tile
     strides: tuple[tuple[int, ...] | None, ...]
     indexed: tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
-    results: tuple[tuple[int, ...], ...]
-    parts: tuple[PartLayout | None, ...]
-    slabs: int = 1
+    results: tuple[tuple[int, ...], ...]  # shape of each output
+    parts: tuple[PartLayout | None, ...]  # the slice of each output; None is all
+    slabs: int = 1  # most slabs of tiles, for accumulators
 
     @property
     def may_be_outside(self) -> bool:

@@ -42,9 +42,9 @@ def taken_passes(
     forward: Callable[[], tuple[_P, ...]],
     reverse: Callable[[], tuple[_P, ...]],
 ) -> tuple[Literal["forward", "reverse"], tuple[_P, ...]]:
-    """Return the strategy that a mode takes for a program, and its passes.
+    """Return the strategy that a mode chooses for a program, and its passes.
 
-    The callables return the passes of a strategy, and are called if they may be taken.
+    The callables return the passes of a strategy, and are called if the mode may choose it.
     """
     if not wrt or mode.strategy == "forward":
         return "forward", forward()
@@ -68,9 +68,9 @@ def cost_of_passes(programs: Sequence[Program]) -> int:
 
 
 def _statement_cost(statement: Statement) -> int:
-    """Return the cost of a statement without those inside it, each op at what it is made of.
+    """Return the cost of a statement without those inside it; an op counts what it expands to.
 
-    As library calls, products with a strong zero would decide: contractions are full of them.
+    As library calls, products with a strong zero would decide: contractions have many.
     """
     if isinstance(statement, Equation) and BY_NAME[statement.op].lowering == "program":
         return _program_cost(statement.op, statement.args[0].type.arithmetic)

@@ -46,23 +46,14 @@ _TILE = 8192
 class Tiling(NamedTuple):
     """How finely loop nests are cut for a kind of device; the defaults are a CPU's.
 
-    Attributes
-    ----------
-    tiles : int
-        Tiles that a sum over rows is cut into if it can be: enough for the cores of most machines.
-    least_run : int
-        Rows of a run at least where the innermost axis is kept.  Of shorter ones, adding up what
-        they leave costs more than running them side by side gains.
-    least : int
-        Elements of a tile at least, if there are so many.
-    slabs : int
-        Slabs at most, of small arrays: enough for the cores of most machines.
+    `tiles` and `slabs` are enough for the cores of most machines. To add up what runs shorter than
+    `least_run` leave costs more than it gains to run them side by side.
     """
 
-    tiles: int = 64
-    least_run: int = 64
-    least: int = _TILE
-    slabs: int = 64
+    tiles: int = 64  # that a sum over rows is cut into, if possible
+    least_run: int = 64  # rows of a run, where the innermost axis stays
+    least: int = _TILE  # elements of a tile, if there are so many
+    slabs: int = 64  # most for a small array
 
 
 CPU_TILING = Tiling()
@@ -112,8 +103,8 @@ def tile_rows(
 def _rows_of_columns(extents: Sequence[int], tiling: Tiling) -> int:
     """Return how many rows make a run that is summed column by column.
 
-    Runs are longer than the least where there are tiles enough, too many partial sums would be
-    left, or a tile would have too few elements.
+    A run is longer than the least where there are tiles enough, or too many partial sums or too
+    small tiles would be left.
     """
     rows = max(1, extents[-2])
     for_tiles = rows * math.prod(extents[:-2]) * _blocks(extents) // tiling.tiles
@@ -129,9 +120,9 @@ def tile_count(launch: Launch) -> int:
 
 
 def partial_shape(extents: Sequence[int], rows: int, reduced: Sequence[bool]) -> tuple[int, ...]:
-    """Return the shape of what the tiles leave of an output: one axis for each of the loop nest.
+    """Return the shape that tiles leave of an output: one axis for each of the loop nest.
 
-    ``rows`` is how many rows make a run.
+    ``rows`` is the number of rows in a run.
     """
     shape = list(extents)
     if reduced[-1]:
@@ -187,10 +178,8 @@ def _runs(extents: Sequence[int], rows: int) -> int:
 
 
 def padded_columns(extent: int) -> int:
-    """Return how many partial sums a row of them has where columns are summed: whole gangs.
+    """Return how many partial sums a row has where columns are summed: whole gangs.
 
-    Examples
-    --------
     >>> padded_columns(16), padded_columns(17)
     (16, 32)
     """

@@ -10,11 +10,10 @@ __all__ = ["varying_vars"]
 
 
 def varying_vars(program: Program, params: Iterable[int]) -> frozenset[Var]:
-    """Return the variables whose value can differ from lane to lane.
+    """Return the variables whose value can differ from lane to lane, as some ``params`` do.
 
-    Some params do.  A value is uniform when everything it is computed from is, the conditions that
-    chose it included; the carries of a loop whose test varies all vary, as lanes leave it one by
-    one.
+    A value is uniform if all that it is computed from is, conditions included. All carries of a
+    loop vary if its test does, since lanes leave it one by one.
     """
     found = {program.params[i].var for i in params}
     _block(program.body, found)
