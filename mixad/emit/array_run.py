@@ -41,36 +41,12 @@ def run_procedure(
     shape: tuple[int, ...],
     xp: Namespace,
 ) -> tuple[Array, ...]:
-    """Run a procedure on every element of broadcast arrays.
+    """Run a procedure on every element of broadcast arrays; return the outputs, of ``shape``.
 
-    Parameters
-    ----------
-    procedure : Procedure
-        What `mixad.emit.arrays.procedure_of` returned for a program without 16-bit types.
-    kinds : sequence of (str, ScalarType)
-        Kind and type of each param, and of each accumulator;
-        arguments of 16 bits are computed in float32.
-    arguments : sequence
-        One per param: an array of ``xp`` that broadcasts to ``shape`` (lane), a scalar (uniform),
-        or an array that the program indexes.  One per accumulator: what it begins as, which may be
-        changed in place.
-    shape : tuple of int
-        The broadcast shape.
-    xp : namespace
-        From `array_api_compat.array_namespace`.
-
-    Returns
-    -------
-    tuple of arrays
-        The outputs: new arrays of ``shape``, of the program's dtypes, those of 16 bits in float32
-        (`in_memory` rounds them), on the arguments' device; an accumulator is what it became.
-
-    Raises
-    ------
-    IndexError
-        If an active lane's index is outside its array; negative ones count from the end.
-    BackendError
-        If an op has no array function and the arrays are not in the host's memory.
+    The procedure is of a program without 16-bit types: these are computed and returned in float32
+    (`in_memory` rounds them). ``kinds`` are of params, then accumulators, whose initial arrays may
+    be changed. IndexError if an active lane's index, negative from the end, is outside;
+    BackendError if the host must evaluate an op and does not have the arrays.
     """
     arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
     device = array_api_compat.device(arrays[0]) if arrays else None
@@ -91,7 +67,7 @@ def run_procedure(
 
 @dataclass(frozen=True)
 class _Run:
-    """One execution: ``values`` are arrays by name; they broadcast to ``shape``.
+    """One execution: ``values`` are arrays by name, which broadcast to ``shape``.
 
     Those among ``updates`` are accumulators instead.
     """
@@ -311,10 +287,8 @@ _SPECIAL: Mapping[str, Callable[[_Run, Sequence[Node]], Array]] = MappingProxyTy
 def sum_by_halves(array: Array, shape: tuple[int, ...], xp: Namespace) -> Array:
     """Sum an array over the axes that a shape lacks or has with extent 1, by halves.
 
-    The order of additions is a binary tree that depends on the shapes only: the same bits in every
-    array library, and an error that grows with the logarithm of the extent.  Sums stay in the
-    array's dtype, where compiled kernels sum float32 in float64: array libraries and devices need
-    not have that.
+    A binary tree of the shapes alone gives the same bits in every library, with an error that grows
+    with the extent's logarithm. Sums stay in the array's dtype; kernels sum float32 in float64.
 
     >>> import numpy as np
     >>> sum_by_halves(np.ones((2, 3)), (3,), np)

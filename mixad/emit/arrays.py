@@ -95,21 +95,11 @@ Step: TypeAlias = Assign | Repeat | Scatter
 
 @dataclass(frozen=True)
 class Procedure:
-    """A program over whole arrays.
+    """A program over whole arrays."""
 
-    Attributes
-    ----------
-    params : tuple of str
-        Names of the arguments, and of the accumulators after these.
-    steps : tuple
-        In the order in which they run.
-    results : tuple
-        Expressions of the outputs.
-    """
-
-    params: tuple[str, ...]
-    steps: tuple[Step, ...]
-    results: tuple[Node, ...]
+    params: tuple[str, ...]  # names of arguments, then of accumulators
+    steps: tuple[Step, ...]  # in the order in which they run
+    results: tuple[Node, ...]  # expressions of the outputs
 
 
 # What the standard leaves open, or libraries do in their own ways, is settled before they see it.
@@ -137,7 +127,7 @@ _SETTLED: Mapping[tuple[str, str], str] = MappingProxyType({
 def _formula(name: str, type: ScalarType, is_plain: bool) -> Expression | None:
     """Return an op's array-API expression for arguments of a type; None if there is none.
 
-    ``is_plain`` says that the last argument is a constant that no library treats in its own way.
+    ``is_plain`` says that the last argument is a constant which all libraries treat alike.
     """
     text = BY_NAME[name].array
     if not is_plain:

@@ -18,8 +18,8 @@ __all__ = ["AbreastWriter"]
 class AbreastWriter(Writer):
     """Stores several results, those of an element side by side.
 
-    Where stores go past the cache and one pass has all results, a gang is put together on the
-    stack, and leaves it in whole lines.
+    Where stores bypass the cache and one pass has all results, it assembles a gang on the stack and
+    stores it in whole lines.
     """
 
     def __init__(self, text: Text, output: Output, start: str, streaming: bool) -> None:

@@ -47,23 +47,10 @@ __all__ = ["Body"]
 class Body:
     """Emits the statements of one program into a function's text.
 
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    dialect : Dialect
-        The machine.
-    varying : frozenset of Var
-        Variables that differ between lanes (`mixad.kernel.varying`).
-    load : callable
-        Given a lane param's variable, emits its load and returns the value; called once for each
-        param, at the start of the innermost block around all its uses.
-    homes : Mapping
-        For each block by ``id``, the lane params to load at its start (`mixad.emit.llvm.homes`).
-    contents : Mapping
-        For each block by ``id``, what is inside it (`mixad.kernel.contents`).
-    stop : str
-        Name of the pointer to the stop flag.
+    `varying` variables differ between lanes (`mixad.kernel.varying`). `load` emits a lane param's
+    load and returns its value, once, at the start of the innermost block around all uses; `homes`
+    has these params by ``id`` of block (`mixad.emit.llvm.homes`), `contents` the blocks' summaries
+    (`mixad.kernel.contents`). `stop` is the pointer to the stop flag.
     """
 
     def __init__(
@@ -215,9 +202,9 @@ class Body:
         return [self.text.select(cond, a, b) for a, b in zip(yes, no, strict=True)]
 
     def under(self, mask: Value, block: Block) -> list[Value]:
-        """Emit a block for the lanes of a mask, skipped where it is dear and they are none.
+        """Emit a block for the lanes of a mask; a costly block is skipped where they are none.
 
-        A loop is skipped however cheap: where no lane needs it, nothing says that it ends.
+        A loop is always skipped so: nothing says that it ends where no lane needs it.
         """
         self.mask = mask
         contents = self.contents[id(block)]
@@ -298,9 +285,9 @@ class Body:
         head: str,
         done: str,
     ) -> None:
-        """End a loop's body: leave if asked to stop, else go round with the next carries.
+        """End a loop's body: leave if asked to stop, else iterate with the next carries.
 
-        Where nobody asks, ``done`` is empty.
+        ``done`` is empty where nobody asks.
         """
         text = self.text
         values = [

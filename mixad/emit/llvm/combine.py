@@ -28,30 +28,16 @@ waits in the processor for the other half."""
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tile is: names of i64 values.
+    """Where a tile is: names of i64 values."""
 
-    Attributes
-    ----------
-    extent : str
-        Extent of the innermost axis.
-    blocks : str
-        Blocks in a row.
-    tile, run, block : str
-        Numbers of the tile, of its run of rows, of its block in a row.
-    low, high : str
-        The block's first element, and where it ends.
-    first : str
-        Where the row begins in contiguous memory, in elements.
-    """
-
-    extent: str
-    blocks: str
-    tile: str
-    run: str
-    block: str
-    low: str
-    high: str
-    first: str
+    extent: str  # of the innermost axis
+    blocks: str  # in a row
+    tile: str  # its number
+    run: str  # of rows, its number
+    block: str  # in the row, its number
+    low: str  # its first element
+    high: str  # where it ends
+    first: str  # of the row, in elements of contiguous memory
 
 
 @dataclass(frozen=True)
@@ -88,18 +74,9 @@ class Gang:
 
 
 class Writer:
-    """Takes one output's values gang by gang.  This one stores them.
+    """Takes one output's values gang by gang; this one stores them at the pointer ``start``.
 
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    output : Output
-        What is written.
-    start : str
-        Pointer to its memory.
-    streaming : bool
-        Whether stores may bypass the cache.
+    With ``streaming`` stores may bypass the cache.
     """
 
     def __init__(self, text: Text, output: Output, start: str, streaming: bool) -> None:
@@ -271,8 +248,8 @@ class TileSum(RowSum):
 class ColumnSum(Writer):
     """Sums over the rows of a run, element by element: one row of partial sums for each run.
 
-    They are summed where they stay: the rows of that memory hold whole gangs (`padded_columns`), so
-    a kernel takes no stack for them, which threads may have little of.
+    The sums stay in memory, whose rows hold whole gangs (`padded_columns`): threads may have too
+    small a stack for them.
     """
 
     streams = False

@@ -25,24 +25,12 @@ _TURN = 4
 
 @dataclass(frozen=True)
 class Folded:
-    """The axes that a row is made of: names of i64 values.
+    """The axes that make a row: names of i64 values."""
 
-    Attributes
-    ----------
-    length : str
-        Elements of all rows together.
-    extents : list of str
-        Of the axes, outermost first; the last row may have less of the first one.
-    inner : str
-        Elements of all axes but the first.
-    longest : int
-        Elements that a row may have.
-    """
-
-    length: str
-    extents: list[str]
-    inner: str
-    longest: int
+    length: str  # elements of all rows together
+    extents: list[str]  # outermost first; the last row may have less of the first
+    inner: str  # elements of all axes but the first
+    longest: int  # elements of a row at most
 
     def here(self, text: Text, place: Place) -> list[str]:
         """Return the extents of the row at a place."""
@@ -52,16 +40,7 @@ class Folded:
 class StagedReader(Reader):
     """Reads an operand that does not lie in memory as a row does, from a copy that does.
 
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    operand : Operand
-        What is read.
-    strides : list of str
-        Names of its strides along the axes that a row is made of.
-    axes : Folded
-        These axes.
+    ``strides`` are names of its strides along ``axes``, which make a row.
     """
 
     streams = True
@@ -103,7 +82,7 @@ class ColumnReader(StagedReader):
     def repeat(self, start: str, repeats: str, indices: Sequence[str]) -> None:
         """Copy the elements that have some indices along the first axis.
 
-        They are stored as vectors; what is too much, the next element overwrites.
+        Stores are whole vectors; the next element overwrites the excess.
         """
         text, element = self.text, memory_type(self.type, False)
         vector = f"<{_VECTOR} x {element}>"
@@ -123,19 +102,7 @@ class ColumnReader(StagedReader):
 
 
 class SegmentSum(Writer):
-    """Sums over some of the axes that a row is made of, in every row.
-
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    output : Output
-        What is written.
-    start : str
-        Pointer to its memory.
-    axes : Folded
-        The axes.
-    """
+    """Sums over some of the axes that make a row, in every row, into memory at ``start``."""
 
     streams = False
 
@@ -231,10 +198,10 @@ def _apart(text: Text, extents: Sequence[str]) -> list[str]:
 def _walking(
     text: Text, loops: Sequence[tuple[str, tuple[str, ...]]], count: int
 ) -> Iterator[list[str]]:
-    """Emit loops inside one another; the body is what is added inside the ``with``.
+    """Emit nested loops, outermost first; the body is what is added inside the ``with``.
 
-    For each loop, outermost first, the extent, and how far a turn moves each of the offsets, which
-    are yielded.
+    A loop is its extent, and the strides by which an iteration moves each of the offsets, which are
+    yielded.
     """
     offsets = ["0"] * count
     with ExitStack() as stack:
@@ -245,9 +212,9 @@ def _walking(
 
 
 def _by_turns(text: Text, count: str, body: Callable[[Sequence[str]], None]) -> None:
-    """Emit a loop over indices from 0, `_TURN` at a time and then one by one.
+    """Emit a loop over indices from 0, unrolled by `_TURN`, then one by one.
 
-    ``body`` emits a turn; LLVM does not unroll loops of kernels.
+    ``body`` emits an iteration; LLVM does not unroll loops of kernels.
     """
     whole = text.let(f"and i64 {count}, {-_TURN}")
     some, more = (text.let(f"icmp ne i64 {whole}, {other}") for other in ("0", count))

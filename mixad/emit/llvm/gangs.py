@@ -27,8 +27,8 @@ def gang_loop(
 ) -> Iterator[tuple[Gang, Bases]]:
     """Emit the loop over the gangs of a row; the body is what is added inside the ``with``.
 
-    Yielded are the gang of a turn, and for each of the arrays that gangs stream through its base in
-    this turn.  The tile's block has at least one element.
+    Yield the gang of an iteration, and the bases of the arrays that gangs stream through. The
+    tile's block has at least one element.
     """
     loop = _GangLoop(text, place, [*readers, *writers])
     loop.enter()
@@ -44,9 +44,8 @@ def gang_loop(
 class _GangLoop:
     """The blocks of a loop while they are emitted, from ``before`` to ``done``.
 
-    Every turn begins at ``head``; the last one, if it is no full gang, passes through ``last``
-    first.  ``here`` is the index of a turn's first element, ``following`` that of the next turn's,
-    ``at`` that of the last turn's.
+    Iterations begin at ``head``; one for less than a gang, the last, passes through ``last`` first.
+    ``here`` is the first element of an iteration, ``following`` of the next, ``at`` of the last.
     """
 
     def __init__(self, text: Text, place: Place, streams: Sequence[Reader | Writer]) -> None:

@@ -30,64 +30,34 @@ __all__ = ["Array", "Element", "checked_element", "gathered", "known_element", "
 
 @dataclass(frozen=True)
 class Array:
-    """An array param in the text of a kernel.
+    """An array param in the text of a kernel; `extents` and `strides` (bytes) are by axis."""
 
-    Attributes
-    ----------
-    number : int
-        Index of the param, or of an output after the params.
-    start, outside, stop : str
-        Pointers to the first element, to the word that an index outside is noted in, and to that
-        which asks the kernel to stop.
-    extents, strides : list of str
-        Along each axis, elements and bytes.
-    type : ScalarType
-        Type of the elements, of an accumulator that is not written that of its sums.
-    update : str
-        How an accumulator is changed.
-    spare : str
-        Pointer to an element that nobody reads, of one that is written.
-    """
-
-    number: int
-    start: str
+    number: int  # of the param; outputs come after params
+    start: str  # pointer to the first element
     extents: list[str]
     strides: list[str]
-    outside: str
-    stop: str
-    type: ScalarType
-    update: UpdateKind = "add"
-    spare: str = ""
+    outside: str  # pointer to the word for an index outside
+    stop: str  # pointer to the stop flag
+    type: ScalarType  # of the elements, or of an accumulator's sums
+    update: UpdateKind = "add"  # of an accumulator
+    spare: str = ""  # pointer to an unread element of a written one
 
 
 class Element(NamedTuple):
-    """Where each lane has the element of an access.
+    """Where each lane has the element of an access."""
 
-    Attributes
-    ----------
-    pointer : str
-        To an element, or, if lanes are apart, to where they are counted from.
-    offset : Value or None
-        Bytes from there for each lane; None if all lanes have one element.
-    mask : Value or None
-        The lanes that may change it; None is every lane.
-    is_row : str or None
-        An i1: whether lanes that are neighbours have elements that are; None where that is not
-        asked, since it is rare.
-    """
-
-    pointer: str
-    offset: Value | None
-    mask: Value | None
-    is_row: str | None = None
+    pointer: str  # to the element, or the origin of lanes' offsets
+    offset: Value | None  # bytes by lane; None if all have one element
+    mask: Value | None  # lanes that may change it; None is every lane
+    is_row: str | None = None  # an i1: neighbours are neighbours in memory; None if rare
 
 
 def checked_element(
     text: Text, array: Array, indices: Sequence[Value], mask: Value | None
 ) -> Element:
-    """Emit where an element is whose indices may be outside, which is noted.
+    """Emit where the element at some indices is; an index outside is noted.
 
-    Lanes that are outside, or switched off by the mask, have the first element.
+    Lanes that are outside, or not in the mask, have the first element.
     """
     offset, inside = _located(text, array, indices, mask)
     # The first element is there to be read even in an array that has none (`Binding.filled`).
@@ -101,10 +71,10 @@ def checked_element(
 def known_element(
     text: Text, array: Array, indices: Sequence[tuple[Value, Value | None]], mask: Value | None
 ) -> Element:
-    """Emit where an element is whose indices are known to be inside, in all lanes.
+    """Emit where the element at some indices is, which are inside in all lanes.
 
-    Each index may be the sum of one that differs from lane to lane and one that does not: what
-    differs is apart, since it is as a rule the same in every turn of a loop.
+    Each index may be the sum of a varying and a uniform one. The varying one stays apart, since it
+    is usually the same in every iteration of a loop.
     """
     pointer, apart = array.start, list[Value]()
     for (index, same), stride in zip(indices, array.strides, strict=True):

@@ -18,7 +18,7 @@ def param_homes(
 ) -> Mapping[int, tuple[Var, ...]]:
     """Return, for each block by ``id``, the lane params to load at its start.
 
-    ``contents`` are those of the program's blocks (`mixad.kernel.contents`).
+    ``contents`` are the summaries of the program's blocks (`mixad.kernel.contents`).
     """
     homes: dict[int, tuple[Var, ...]] = {}
     lanes = {p.var for p in program.params if p.kind == "lane"}

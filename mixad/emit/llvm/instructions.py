@@ -164,8 +164,8 @@ def _divided(
 ) -> tuple[Value, Value, Value]:
     """Return quotient and remainder rounded down, and whether the divisor is zero.
 
-    The divisors 0 and -1 trap or overflow in hardware: both are replaced by 1, and -1 is handled by
-    the callers' ``_negated``.
+    The divisors 0 and -1 trap or overflow in hardware: both are replaced by 1, and the callers'
+    ``_negated`` handles -1.
     """
     x, y = args
     zero, one = _const(text, 0, y), _const(text, 1, y)
@@ -245,9 +245,9 @@ def _saturated(text: Text, x: Value, type: ScalarType) -> Value:
 
 
 def _saturated_lanes(text: Text, x: Value, type: ScalarType) -> Value:
-    """Do so for 64 bits: of the intrinsic LLVM makes scalar code, of a plain conversion a vector's.
+    """Saturate to 64 bits by a plain conversion, of which LLVM makes a vector's.
 
-    What does not fit is no argument of that: it is converted as 0, and chosen away.
+    Of the intrinsic it makes scalar code. A value that does not fit is converted as 0 and replaced.
     """
     is_signed = type.kind == "int"
     low, high = integer_bounds(type)

@@ -77,8 +77,10 @@ class _Bits:
         return self.as_float(self.both("or", self.select(is_special, special, scaled), sign))
 
     def to_float16(self, x: Value) -> Value:
-        """Round in three ranges: normal, subnormal and beyond (Giesen, "half to float done quic",
-        2012)."""
+        """Round in three ranges: normal, subnormal and beyond.
+
+        Giesen, "half to float done quic", 2012.
+        """
         bits = self.as_bits(x)
         size = self.op("and", bits, _MAGNITUDE)
         odd = self.op("and", self.op("lshr", size, 13), 1)

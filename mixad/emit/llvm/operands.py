@@ -17,14 +17,7 @@ __all__ = ["Reader", "from_memory", "scalar_at"]
 class Reader:
     """Reads one operand gang by gang.
 
-    Parameters
-    ----------
-    text : Text
-        The function that grows.
-    operand : Operand
-        What is read.
-    stride : str or None
-        Name of the innermost stride in bytes, for the step "any".
+    ``stride`` names the innermost stride in bytes, for the step "any".
     """
 
     def __init__(self, text: Text, operand: Operand, stride: str | None) -> None:
@@ -74,7 +67,7 @@ class Reader:
     def copy_strided(self, gang: Gang) -> None:
         """Gather a gang into its stage; lanes beyond the end repeat its first element.
 
-        So do those of all operands: together these are an element that there is.
+        All operands do so: together the lanes have an element that exists.
         """
         text = self.text
         element = memory_type(self.type, False)

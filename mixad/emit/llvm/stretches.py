@@ -29,7 +29,7 @@ MAX_LIVE = 50
 def scheduling_boundaries(
     block: Block, vector_bits: int, contents: Mapping[int, Contents]
 ) -> range:
-    """Return the indices of the statements before which a stretch of a block ends.
+    """Return the indices of the statements before which a scheduling region of a block ends.
 
     There are none where a gang takes several registers, or more than `MAX_LIVE` values live at
     once.

@@ -21,19 +21,12 @@ ENTRY = "mixad_kernel"
 class Dialect:
     """What the emitter must know of the machine.
 
-    Attributes
-    ----------
-    vector_bits : int
-        Width of a vector register: 128, 256 or 512.
-    vector_functions : frozenset of str
-        Mangled names of the vector maths functions that can be linked (libmvec).
-    has_half : bool
-        Whether it has instructions between float16 and float32.
+    `vector_functions` are the mangled names of libmvec's functions that can be linked.
     """
 
-    vector_bits: int = 256
+    vector_bits: int = 256  # of a register: 128, 256 or 512
     vector_functions: frozenset[str] = field(default_factory=frozenset)
-    has_half: bool = False
+    has_half: bool = False  # instructions between float16 and float32
 
 
 @dataclass(frozen=True)
@@ -138,7 +131,7 @@ class Text:
     ) -> Iterator[str]:
         """Emit a loop over indices that are yielded; the body is what is added inside the ``with``.
 
-        It runs at least once.  The loop ends early once the 32-bit word at ``stop`` is not zero.
+        It runs at least once, and ends early once the 32-bit word at ``stop`` is not zero.
         """
         head, done = self.name(), self.name()
         index, following = f"%{self.name()}", f"%{self.name()}"
