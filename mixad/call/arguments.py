@@ -36,19 +36,16 @@ _SIMPLE = frozenset({np.ndarray, *PYTHON_SCALARS})
 
 
 class Form(NamedTuple):
-    """What an argument is made of.
+    """How an argument is made of arrays and numbers.
 
-    ``core`` has the lengths of its last axes if it is an array that is taken apart; with a
-    structure of more than a leaf, this stands for such an array, or is made of such arrays if it
-    ``holds_arrays``.  ``known`` tells equal static
-    fields of different types apart.  ``batch`` is how many axes come before the core of an array
-    that is read by index instead, None for others.
+    A structure with a `core` and more than a leaf stands for an array that is taken apart, or, if
+    it `holds_arrays`, is made of such arrays.
     """
 
     structure: pytree.Structure
-    core: tuple[int, ...] = ()
-    known: Hashable = ()
-    batch: int | None = None
+    core: tuple[int, ...] = ()  # last axes of an array that is taken apart
+    known: Hashable = ()  # static fields, equal ones told apart by type
+    batch: int | None = None  # axes before the core of an array read by index, or None
     holds_arrays: bool = False
 
     @property
@@ -77,9 +74,9 @@ def _is_node(kind: type) -> bool:
 
 
 def array_of_numbers(what: str, value: list[Any] | tuple[Any, ...]) -> np.ndarray[Any, Any]:
-    """Return nested lists and tuples of numbers as the array that NumPy's functions make of them.
+    """Return nested lists and tuples of numbers as the array that NumPy makes of them.
 
-    KernelTypeError where there is anything else in them, or rows of several lengths.
+    KernelTypeError if they hold anything else, or rows of several lengths.
     """
     for leaf in pytree.leaves(value):
         if type(leaf) not in PYTHON_SCALARS and not isinstance(leaf, np.generic):
@@ -106,11 +103,11 @@ def forms_of(
     *,
     takes_tuples: bool = False,
 ) -> tuple[tuple[Any, ...], tuple[Form, ...], dict[str, int]]:
-    """Take arguments apart into arrays and numbers.
+    """Flatten arguments to arrays and numbers; return these, each Form, and the named core lengths.
 
-    A tuple is a structure as part of another, or where the function ``takes_tuples``.  Returned are
-    these, the form of each argument, and the lengths of the core axes that the signature names.
-    KernelTypeError if one does not fit the signature, or is made of what a function cannot take.
+    A tuple is a structure inside of another, or where the function ``takes_tuples``.
+    KernelTypeError if an argument does not fit the signature, or has parts that a function cannot
+    take.
     """
     lengths: dict[str, int] = {}
     leaves: list[Any] = []
@@ -253,9 +250,9 @@ def elements_of(leaves: Sequence[Any], forms: Sequence[Form]) -> tuple[Any, ...]
 
 
 def _positions(array: Any, batch: int) -> list[Any]:
-    """Return for each of the first axes of an array the indices along it, such that they broadcast.
+    """Return, for each of the first ``batch`` axes of an array, broadcasting indices along it.
 
-    An array of each element's own is read at the element's place.
+    An array that each element has one of is read at the element's place.
     """
     if isinstance(array, Tracer):
         library, where = array.kind.library, array.device
@@ -305,7 +302,7 @@ def output_cores(
 def stored_whole(program: Program, returned: Returned | None) -> Kernel | None:
     """Return the kernel that stores the elements of each array of a result side by side.
 
-    None if there are no such arrays: see `OutputRequest.beside`.
+    None if there are no such arrays; see `OutputRequest.beside`.
     """
     if returned is None or not any(returned.cores):
         return None

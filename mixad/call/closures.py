@@ -30,7 +30,7 @@ def frozen(f: Any) -> Any:
 def captured(f: Any) -> tuple[list[Tracer], list[Array]]:
     """Return the traced values that a function captures, and the arrays that it reads, each once.
 
-    Arrays are also those that it finds under a global name.
+    Arrays include those that it finds under a global name.
     """
     found: dict[int, Any] = {}
 
@@ -48,15 +48,10 @@ def substituted(f: Any, values: Mapping[int, Any]) -> Any:
 
 
 class _Copy:
-    """One copy; what it has copied is not copied again, so functions may capture themselves.
+    """One copy of a structure; an object in it is copied once, so functions may capture themselves.
 
-    Parameters
-    ----------
-    swap : callable
-        Takes a tracer or an array, returns what is in its place.
-    anew : bool
-        Whether lists and dictionaries are copied too, and what holds traced values, although
-        nothing in them is exchanged: what is put into them later is not in the copy.
+    ``swap`` replaces tracers and arrays. ``anew`` copies lists, dictionaries and what holds traced
+    values even if nothing in them changes: later additions are not in the copy.
     """
 
     def __init__(self, swap: Callable[[Any], Any], *, anew: bool = False) -> None:
@@ -126,8 +121,10 @@ class _Copy:
 
 
 def _may_change(cell: CellType) -> bool:
-    """Whether there may be something to exchange in a cell; a number is the function's own, which
-    may count."""
+    """Whether a cell may hold something to replace.
+
+    A number is the function's own, which may count.
+    """
     return not _is_empty(cell) and not isinstance(cell.cell_contents, (int, float, complex, str))
 
 

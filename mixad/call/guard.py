@@ -34,7 +34,7 @@ _NOTHING = object()
 
 
 class _Object(NamedTuple):
-    """What must be the same: how it is read, which attributes, and what tells that it is.
+    """What must be the same: how it is read, which attributes, and what identifies it.
 
     That is the object itself where it holds nothing of the user's, else a function.
     """
@@ -55,16 +55,10 @@ class _Value(NamedTuple):
 
 
 class Guard:
-    """What a program was made of that its function reads from outside; it keeps none of it alive.
+    """A check that what a program's function reads from outside is unchanged; it keeps none alive.
 
-    Parameters
-    ----------
-    objects : sequence of _Object
-        What must be the same.
-    values : sequence of _Value
-        What must have the same description.
-    captures : sequence
-        Values of the program's captures; those of ``values`` are put in their places.
+    ``objects`` must be the same, ``values`` must have the same description and are put into their
+    places among the ``captures`` of the program.
     """
 
     __slots__ = ("_captures", "_objects", "_values")
@@ -105,9 +99,9 @@ class Guard:
 def guard_of(snapshot: Snapshot, parsed: Parsed) -> Guard | None:
     """Return the guard of a program that was parsed of a snapshot.
 
-    None where something may mean something else while it stays the same object: lists, objects
-    that are called, what tuples and defaults of helpers hold, arrays of other libraries, attributes
-    of arguments, parts of complex numbers.
+    None if an object that stays the same may mean something else: lists, callable objects, contents
+    of tuples and defaults of helpers, arrays of other libraries, attributes of arguments, parts of
+    complex numbers.
     """
     captures = parsed.captures
     if snapshot.attributes or any(c.part or c.positions or c.elements for c in captures):
@@ -207,7 +201,7 @@ def _weakly(value: Any) -> Callable[[], Any] | None:
 def _reads(snapshot: Snapshot) -> Iterator[tuple[Address, Callable[[], Any] | None, Path]]:
     """Yield where each value of a snapshot is, how its root is read, and which attributes of it.
 
-    Globals of mixad's own functions do not change.  Helpers are held by whoever calls them.
+    Globals of mixad's own functions do not change. Callers hold helpers.
     """
     for i, source in enumerate(snapshot.sources):
         getters = () if snapshot.is_refused(source) else source.info.getters

@@ -81,18 +81,9 @@ class ValueAndGradientWithAux(Protocol[P]):
 
 
 class TransformedFunction(PickledFunction):
-    """The function that a transform returns.
+    """The function that a transform returns; it calls ``call``.
 
-    Parameters
-    ----------
-    call : callable
-        What is called.
-    f : callable
-        What is transformed.
-    transform : callable
-        Makes it of ``f`` and ``options``, by name; pickles have these.
-    **options
-        What the transform was told.
+    Pickles have the transform by name, ``f`` and ``options``, of which it is made again.
     """
 
     def __init__(self, call: Function, f: Function, transform: Function, **options: Any) -> None:

@@ -118,7 +118,7 @@ def _kind(value: Any) -> object:
 def _describe_other(value: Any) -> Hashable:
     """Return what of an argument that is no array decides the program and its launch.
 
-    None where more is asked.
+    None if that takes more than a look at the type.
     """
     if isinstance(value, Tracer):
         kind = value.kind
@@ -131,17 +131,8 @@ def _describe_other(value: Any) -> Hashable:
 class Specialisation:
     """The program for some types of arguments and captures, and the call that applies it.
 
-    Attributes
-    ----------
-    parsed : Parsed
-        The program.
-    call : KernelCall
-        The call.
-    plain : bool
-        Whether NumPy scalars are beside arrays of another library, where they are plain numbers,
-        as they are for operators.
-    whole : Kernel or None
-        What stores elements of small arrays in the result side by side, where there are such.
+    `whole` stores elements of small arrays in the result side by side, where there are such.
+    `plain` says that NumPy scalars stand beside another library's arrays, as plain numbers.
     """
 
     parsed: Parsed
@@ -154,27 +145,15 @@ class Specialisation:
 class PreparedCall:
     """A function called with arguments of some descriptions.
 
-    Attributes
-    ----------
-    found : Specialisation
-        Its program.
-    forms : tuple of Form
-        How arguments are taken apart; none if none is.
-    guard : Guard or None
-        Whether the program is still the function's; None if only a snapshot tells.
-    operation : Operation or None
-        What is recorded of the call in a strand.
-    run : callable or None
-        What runs the program on all its values where nothing else is to be done: no derivative, no
-        number or array to convert, no library that follows or watches it (`describe_array`).
-    finish : callable or None
-        What makes of the outputs what the function returns, where that is not they.
+    `run` runs the program where nothing else is to be done: no derivative, no number or array to
+    convert, no library that follows or watches it (`describe_array`). `finish` makes the function's
+    result of the outputs; None if they are that.
     """
 
-    found: Specialisation
-    forms: tuple[Form, ...] = ()
-    guard: Guard | None = None
-    operation: Operation | None = None
+    found: Specialisation  # its program
+    forms: tuple[Form, ...] = ()  # of arguments; empty if none is taken apart
+    guard: Guard | None = None  # None if only a snapshot tells
+    operation: Operation | None = None  # recorded in a strand
     run: Run | None = None
     finish: Callable[[Sequence[Any], tuple[Any, ...]], Any] | None = None
 
@@ -222,8 +201,8 @@ _PROGRAMS: dict[int, _Programs] = {}
 def _programs_of(code: CodeType) -> _Programs:
     """Return the programs of some code, by what they depend on.
 
-    They are shared by all functions with that code, such as the bound methods of a class or a
-    lambda that is made again at every call: what tells these apart is in the keys.
+    All functions with that code share them, such as a class's bound methods or a lambda that is
+    made again at every call; keys distinguish these.
     """
     programs = _PROGRAMS.get(id(code))
     if programs is None:
@@ -233,23 +212,11 @@ def _programs_of(code: CodeType) -> _Programs:
 
 
 class Specialiser:
-    """Specialises one function to the types of the values that it is called with.
+    """Specialises one function of scalars to the types of the values that it is called with.
 
-    Parameters
-    ----------
-    function : callable
-        A plain Python function of scalars.
-    implicit : bool
-        Whether its convergence loops are differentiated by the implicit function theorem.
-    signature : str, optional
-        The last axes of its arguments that are taken apart.
-    takes_tuples : bool
-        Whether an argument may be a tuple of arrays and numbers.
-
-    Raises
-    ------
-    ConfigurationError
-        If the signature does not have one core for each parameter.
+    ``implicit`` differentiates convergence loops by the implicit function theorem. ``signature``
+    names the last axes that are taken apart; ConfigurationError unless it has one core for each
+    parameter.
     """
 
     def __init__(
