@@ -23,27 +23,15 @@ __all__ = ["Subject"]
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A backend under test.
+    """A backend under test, and how it is given arrays.
 
-    Attributes
-    ----------
-    backend : Backend
-        Loaded.
-    spec : BackendSpec
-        As it was announced.
-    arrays : Conversion
-        How it is given arrays.
-    examples : int
-        Factor of the numbers of random examples.
-    counts : Counter
-        What was executed: ``"launches"``, ``"results"`` compared, and ``"undetermined"`` ones,
-        which were not.
+    `counts` has "launches", "results" compared, and "undetermined" ones, which were not.
     """
 
     backend: Backend
-    spec: BackendSpec
+    spec: BackendSpec  # as announced
     arrays: Conversion
-    examples: int = 1
+    examples: int = 1  # factor of the numbers of random examples
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -81,14 +69,8 @@ class Subject:
     ) -> list[Any]:
         """Run programs on arguments and return the outputs as NumPy arrays.
 
-        Parameters
-        ----------
-        passes : Program or sequence of Program
-            With the same params.
-        arguments : sequence
-            NumPy arrays, which are converted, arrays of the library, or scalars for uniforms.
-        requests : sequence of OutputRequest, optional
-            By default every output of the first pass, stored.
+        Arguments are NumPy arrays, which are converted, arrays of the library, or scalars for
+        uniforms. By default every output of the first pass is stored.
         """
         programs = (passes,) if isinstance(passes, Program) else tuple(passes)
         if requests is None:
