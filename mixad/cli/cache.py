@@ -9,9 +9,9 @@ __all__ = ["describe", "main"]
 
 
 def main(*, clear: bool = False) -> int:
-    """Print the folder and its size, after removing the kernels that are there if asked to.
+    """Print the folder and its size, after removing its kernels if asked to.
 
-    Those that processes have loaded stay loaded.
+    Kernels that processes have loaded stay loaded.
     """
     cache = default()
     if clear:

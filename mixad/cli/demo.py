@@ -45,14 +45,8 @@ def cell_update(z, zb, c, f, i, g):  # type: ignore[no-untyped-def]
 class Workload:
     """Inputs of one cell update.
 
-    Attributes
-    ----------
-    z, zb : array of shape (n,)
-        Boundary flags, 0 or 1: broadcast along rows, so that neighbours take other branches.
-    c, f, i, g : array of shape (n, n)
-        Cell state and gates before their activation, uniform in [0, 1).
-    cotangent : array of shape (n, n)
-        Of the new state.
+    Flags `z` and `zb`, 0 or 1, have shape (n,) and broadcast along rows, so that neighbours take
+    other branches; cell state `c` and gates before activation have shape (n, n), uniform in [0, 1).
     """
 
     z: Array
@@ -61,7 +55,7 @@ class Workload:
     f: Array
     i: Array
     g: Array
-    cotangent: Array
+    cotangent: Array  # of the new state
 
     @classmethod
     def random(cls, n: int, seed: int = 0) -> Workload:
@@ -78,7 +72,7 @@ class Workload:
 def value_and_vjp_by_hand(work: Workload) -> tuple[Array, tuple[Array, ...]]:
     """Return the new state and its gradients with respect to c, f, i, g, in the workload's dtype.
 
-    From formulas derived on paper, in NumPy.
+    NumPy evaluates formulas derived on paper.
     """
     flush = work.z == 1
     copy = ~flush & (work.zb == 0)
@@ -100,7 +94,7 @@ def value_and_vjp_by_hand(work: Workload) -> tuple[Array, tuple[Array, ...]]:
 def relative_error(got: Array, expected: Array) -> float:
     """Return the largest difference, as a share of the largest expected entry.
 
-    It is infinite where an entry is not finite or the shapes differ.
+    It is infinite if an entry is not finite or the shapes differ.
     """
     if got.shape != expected.shape or not np.isfinite(got).all():
         return float("inf")
@@ -110,7 +104,7 @@ def relative_error(got: Array, expected: Array) -> float:
 def main(size: int = SIZE, repeats: int = REPEATS) -> int:
     """Check the gradient against one derived by hand in f64, then print a table of times.
 
-    Times are medians of ``repeats`` calls.  The exit status is 1 where the gradient is wrong.
+    Times are medians of ``repeats`` calls. The exit status is 1 if the gradient is wrong.
     """
     work = Workload.random(size)
     print(f"HM-LSTM cell update, {size} x {size}, float32, gradient with respect to c, f, i, g\n")

@@ -153,7 +153,7 @@ def _decay(x, steps):  # type: ignore[no-untyped-def]
 def self_test(gradient: Callable[..., object] | None = None) -> str | None:
     """Compare one gradient, through a branch and a loop, with its formula; return what is wrong.
 
-    ``gradient`` takes `x` and `steps`; that of mixad if not given.
+    ``gradient`` takes `x` and `steps`; by default it is mixad's.
     """
     x = np.linspace(-2.0, 2.0, 101)
     steps = np.arange(101.0) % 5
