@@ -45,10 +45,9 @@ def access_pullback(
     with_primals: bool,
     units: Collection[int],
 ) -> tuple[Program, tuple[int | None, ...], int]:
-    """Return the pass, for each of ``wrt`` its gradient among the outputs, and how many of them are
-    the program's own: see `mixad.scalar.pullback.pullback`.
+    """Return the pass, each gradient's position among its outputs, and the number of own outputs.
 
-    Without a ``chunk`` partials are computed in reverse.
+    See `mixad.scalar.pullback.pullback`. Without a ``chunk`` partials are computed in reverse.
     """
     added = {m: a for m in cotangents if (a := program.accumulator(m)) is not None}
     inner = _with_functional(program, [a.var for a in added.values()], keeps_sums=with_primals)
@@ -89,9 +88,8 @@ def access_pullback(
 class _Sums:
     """Pullbacks of programs, one inside a loop of another; ``found`` has what is added up.
 
-    ``arrays`` are those that are differentiated; they and all other variables go by the names of
-    the outermost program.  ``chunk`` is the most slots that dual numbers have at once, None for
-    partials in reverse.
+    ``arrays`` are those that are differentiated; all variables have the names of the outermost
+    program. ``chunk`` is the most slots of dual numbers, None for partials in reverse.
     """
 
     builder: Builder
@@ -108,10 +106,10 @@ class _Sums:
         inputs: Sequence[int],
         seeds: Sequence[tuple[int, Atom]],
     ) -> tuple[list[Atom], list[Atom | None]]:
-        """Add a program's dual statements, and what is added to arrays; return outputs, gradients.
+        """Add a program's dual statements and additions to arrays; return outputs and gradients.
 
-        ``names`` are its params in the builder, ``inputs`` those, no arrays, that have a gradient,
-        ``seeds`` outputs with their cotangents.
+        ``names`` are its params in the builder, ``inputs`` those that have a gradient and are no
+        arrays, ``seeds`` outputs with their cotangents.
         """
         accesses = plan_accesses(program, self.arrays, [m for m, _ in seeds])
         exposed = expose(program, accesses)
@@ -164,9 +162,9 @@ class _Sums:
         outer: Mapping[Var, Atom],
         cotangents: Mapping[int, Atom],
     ) -> None:
-        """Run a loop once more, and take the cotangents of its sums back in each turn.
+        """Run a loop once more, and take the cotangents of its sums back in each iteration.
 
-        Nothing is carried from turn to turn but what the loop carries itself.
+        Iterations pass on only what the loop itself carries.
         """
         s = loop.statement
         names: dict[Var, Atom] = {p.var: outer[p.var] for p in program.params if p.array}
@@ -278,8 +276,8 @@ def _without_additions(block: Block) -> Block:
 def _with_functional(program: Program, arrays: Sequence[Var], *, keeps_sums: bool) -> Program:
     """Return a program that takes cotangents of some accumulators after its params.
 
-    It returns after its outputs for each of them Σ v·ā[i] over what it adds to it.  It adds to no
-    array itself unless it ``keeps_sums``; then an accumulator among its outputs is one still.
+    It returns Σ v·ā[i] over its additions to each of them, after its outputs. It adds to arrays
+    itself only if it ``keeps_sums``; then accumulators stay among its outputs.
     """
     if not program.accumulators:
         return program

@@ -59,9 +59,9 @@ def count_inputs(program: Program, wrt: Collection[int]) -> int:
 
 @dataclass(frozen=True)
 class Accesses:
-    """What outputs of a program depend on: reads outside of loops, and sums that loops add up.
+    """What outputs of a program depend on: reads outside of loops, and sums in loops.
 
-    ``loads`` are variables that reads give, ``loops`` the carries that are sums, by the first
+    ``loads`` are variables that reads assign, ``loops`` the carries that are sums, by the first
     result of a loop.
     """
 
@@ -142,8 +142,11 @@ def _no_sum(program: Program, s: Load) -> KernelGradientError:
 
 @dataclass(frozen=True)
 class ExposedLoad:
-    """A read: its array, as the original program names it, what it gives in the new one, and the
-    positions among the outputs of that of a flag, whether it was reached, and of the indices."""
+    """A read of an array, which has the original program's name.
+
+    The new program assigns a variable by it. A flag, whether the read was reached, and the indices
+    are outputs of the new program, given by position.
+    """
 
     array: Var
     out: Var
@@ -153,8 +156,11 @@ class ExposedLoad:
 
 @dataclass(frozen=True)
 class ExposedLoop:
-    """A loop of the original program: its sums, by the variables that they are in the new one, and
-    the positions of a flag and of the variables that it reads from around it."""
+    """A loop of the original program: its sums, by their variables in the new one.
+
+    A flag and the variables that it reads from around it are outputs of the new program, given by
+    position.
+    """
 
     statement: While
     sums: dict[int, Var]

@@ -59,11 +59,11 @@ def activity(
     seeds: Mapping[int, Iterable[int]],
     loads: Mapping[Var, frozenset[int]] | None = None,
 ) -> Activity:
-    """Return the slots that each variable can depend on.
+    """Return the slots that each variable can depend on; without an entry it depends on none.
 
-    ``seeds`` maps the index of a param to its slots, ``loads`` what is read of arrays to slots of
-    its own.  An accumulator depends on what is added to it.  A variable without an entry depends on
-    none, as do values that are no floats; `SINGULAR` may be among the slots.
+    ``seeds`` maps params to their slots, ``loads`` reads of arrays to slots of their own. An
+    accumulator depends on what is added to it; values that are no floats depend on none. `SINGULAR`
+    may be among the slots.
     """
     found: dict[Var, frozenset[int]] = dict(loads or {})
     for index, slots in seeds.items():

@@ -67,15 +67,11 @@ _NOTHING = _Reach()
 
 @dataclass(frozen=True, slots=True)
 class _Partial:
-    """A partial derivative: of a target with respect to a variable, or of one op.
-
-    ``infinite``: whether it may be so at a point of the domain; ``selected``: whether it may be
-    zero because something else was chosen.
-    """
+    """A partial derivative: of a target with respect to a variable, or of one op."""
 
     atom: Atom
-    infinite: bool = False
-    selected: bool = False
+    infinite: bool = False  # whether it may be, at a point of the domain
+    selected: bool = False  # whether it may be zero because another was chosen
 
 
 _Row: TypeAlias = Mapping[Var, _Partial]
@@ -97,9 +93,8 @@ class _Factor:
 class _Choice:
     """How an adjoint goes from a result to a ``source``, through an op that selects.
 
-    What is linear in one number is its own transpose: in the expression of the op's tangent, the
-    adjoint takes the place of the tangents named ``along``, those of the source, and the others are
-    zero.
+    What is linear in one number is its own transpose: the adjoint takes the place of the tangents
+    ``along``, those of the source, in the expression of the op's tangent; others are zero.
     """
 
     source: Var
@@ -121,10 +116,7 @@ _Edge: TypeAlias = _Factor | _Choice
 
 
 def active_loop(program: Program, wrt: Sequence[int]) -> While | None:
-    """Return the first loop that has partials with respect to some params, if any.
-
-    Of its results, or of what it adds to arrays.
-    """
+    """Return the first loop whose results, or additions to arrays, have partials; None if none."""
     active = _activity(program, wrt)
     loops = (s for s in walk_statements(program.body) if isinstance(s, While))
     adding = (s for s in loops if any(isinstance(t, Update) for t in walk_statements(s.body)))
@@ -145,9 +137,9 @@ def adjoint_block(
 ) -> tuple[tuple[Atom, ...], dict[int, dict[int, Atom]]]:
     """Declare a program's params in a builder, add its statements and those of partials.
 
-    Returned are the outputs, and for each of ``outputs`` its partials by position in ``wrt``, of
-    the wider of the two types; what has no entry is statically zero.  A loop with partials, and a
-    derivative that the op table lacks, is a KernelGradientError that names the line.
+    Return the outputs, and by output its partials by position in ``wrt``, of the wider type; a
+    missing one is statically zero. KernelGradientError, with the line, for a loop with partials and
+    for a derivative that the op table lacks.
     """
     inputs = [program.params[index].var for index in wrt]
     _check_inputs(program, wrt)
@@ -163,7 +155,7 @@ def adjoint_block_from(
 ) -> tuple[tuple[Atom, ...], dict[int, dict[int, Atom]]]:
     """Add a program's statements and those of partials; params have ``names``, which grow.
 
-    ``inputs`` are params, and variables that reads of arrays give, wherever they are.
+    ``inputs`` are params, and variables that reads of arrays assign, in any block.
     """
     slots = {var: frozenset({slot}) for slot, var in enumerate(inputs)}
     active = activity(program, {}, slots)
@@ -190,7 +182,7 @@ def _check_inputs(program: Program, wrt: Sequence[int]) -> None:
 class _Side:
     """One branch: its statements and results, and by pairs of variables the partials in it.
 
-    They are those of results and, with respect to what is outside, of ``joints``.
+    They are of results and of ``joints``, with respect to variables outside.
     """
 
     draft: Draft
@@ -200,12 +192,11 @@ class _Side:
 
 
 class _Walks:
-    """One block: its statements, copied, and the ways back through them.
+    """One block: its copied statements, and the ways back through them.
 
-    Variables are those of the old program; ``names`` has what they are in the new one, for all
-    blocks.  ``active`` is the activity of the whole program, ``around`` the block around this one.
-
-    A *joint* is a variable that an input of the program reaches along several paths.
+    Variables are the old program's; ``names`` has those of the new, for all blocks. ``active`` is
+    the activity of the whole program, ``around`` the surrounding block. A *joint* is a variable
+    that an input of the program reaches along several paths.
     """
 
     def __init__(
@@ -348,9 +339,9 @@ class _Walks:
         return side.draft.block(results)
 
     def joints(self, rows: Iterable[_Row]) -> dict[Var, _Row]:
-        """Return the partials of the joints that walks have stopped at, in the block's order.
+        """Return the partials of the joints at which walks have stopped, in the block's order.
 
-        A joint that nothing around the block moves is left out: its adjoint goes nowhere.
+        A joint without active variables around the block is left out: its adjoint goes nowhere.
         """
         found: dict[Var, _Row] = {}
         needed = set(chain(*rows))
@@ -380,9 +371,9 @@ class _Walks:
     # -- walks -----------------------------------------------------------------------------------
 
     def row(self, target: Atom) -> _Row:
-        """Return the partials of a value of this block with respect to what is around it.
+        """Return the partials of a value of this block with respect to variables around it.
 
-        Those of a block inside another one may be with respect to joints, too.
+        Those of a nested block may be with respect to joints, too.
         """
         if not (isinstance(target, Var) and self.is_active(target)):
             return {}
@@ -450,9 +441,9 @@ def _product(builder: Builder, adjoint: _Partial, local: _Partial, source: Scala
 
 
 def _merged(sides: Sequence[_Partial | None]) -> _Partial:
-    """Return what a partial is after two branches; its atom stands for a type, if it is no number.
+    """Return a partial after two branches; its atom stands for a type, if it is no number.
 
-    A number is left where both branches have the same.
+    It is a number where both branches have the same.
     """
     given = [p for p in sides if p is not None]
     infinite, selected = any(p.infinite for p in given), any(p.selected for p in given)

@@ -54,8 +54,6 @@ class Draft:
 class Builder:
     """Builds one program, statement by statement.
 
-    Examples
-    --------
     >>> from mixad.scalar.types import F64
     >>> b = Builder("square_plus_one")
     >>> x = b.param("x", F64)
@@ -122,7 +120,7 @@ class Builder:
     # -- statements ------------------------------------------------------------------------------
 
     def op(self, name: str, *args: Atom, type: ScalarType | None = None) -> Atom:
-        """Add an equation and return its value, or an equal value that is known already.
+        """Add an equation and return its value, or an equal value that the program has already.
 
         Conversions state their type.
         """
@@ -253,10 +251,7 @@ class Builder:
         return outs
 
     def load(self, array: Var, *indices: Atom, is_inside: bool = False) -> Atom:
-        """Read an element of an array.
-
-        One of an array parameter that has been read is known: these do not change.
-        """
+        """Read an element of an array, or return what an earlier read of a param's element gave."""
         number = self.number(("load", array, *indices))
         found = None if any(a.var == array for a in self._accumulators) else self.known(number)
         if found is None:

@@ -23,8 +23,8 @@ _NUMPYS: dict[str, np.dtype[Any]] = {t.dtype_name: t.dtype for t in STORED_TYPES
 def array_dtype(xp: Any, type: ScalarType) -> Any:
     """Return a namespace's dtype of a scalar type, as its arrays name it.
 
-    JAX's names stand for scalar classes, not for dtypes, and unless it is told otherwise it has no
-    types of 64 bits: it computes in those of 32 bits then, and so does what is computed for it.
+    JAX's names are scalar classes, no dtypes. By default JAX has no 64-bit types: it computes in
+    those of 32 bits, and so does what is computed for it.
     """
     name = type.dtype_name
     if xp.__name__ != "jax.numpy":

@@ -59,10 +59,8 @@ class DualChunk(Generic[T]):
 
 
 def even_chunks(count: int, limit: int = MAX_PARTIALS) -> tuple[range, ...]:
-    """Split ``count`` slots into as few chunks as ``limit`` allows, as evenly as can be.
+    """Split ``count`` slots into as few chunks as ``limit`` allows, as evenly as possible.
 
-    Examples
-    --------
     >>> [len(chunk) for chunk in even_chunks(11)]
     [6, 5]
     >>> even_chunks(0)

@@ -23,19 +23,10 @@ _LOST = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The solution of a system.
-
-    Attributes
-    ----------
-    columns : tuple of (tuple of Term)
-        For each unknown, its value for each right-hand side.
-    is_regular : Term
-        Whether the matrix is regular as far as the working precision tells; elsewhere the solution
-        is not to be believed.
-    """
+    """The solution of a system: for each unknown, its value for each right-hand side."""
 
     columns: tuple[tuple[Term, ...], ...]
-    is_regular: Term
+    is_regular: Term  # in working precision; else the solution is wrong
 
 
 @dataclass(slots=True)
@@ -63,9 +54,9 @@ def solved(
 ) -> Solved:
     """Solve a linear system: for each row its entries, and its right-hand sides.
 
-    ``sizes`` has, for each entry, the sum of the magnitudes that it was computed from: what it may
-    have lost.  A nan in a side reaches only the unknowns that depend on it, for that side; one in
-    the matrix may reach all.
+    ``sizes`` has, for each entry, the sum of the magnitudes that it was computed from, and so may
+    have cancelled. A nan in a side reaches only the unknowns that depend on it, for that side; one
+    in the matrix may reach all.
     """
     rows = [_Row(*map(list, parts)) for parts in zip(matrix, sizes, sides, strict=True)]
     tests = [_eliminated(rows, k) for k in range(len(rows))]

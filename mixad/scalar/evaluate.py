@@ -26,7 +26,7 @@ Scalar = Any  # a NumPy scalar
 def constant(value: bool | int | float, type: ScalarType) -> Const:
     """Return ``value`` as a constant of ``type``: floats rounded, integers wrapped.
 
-    One of a 16-bit type is rounded to what memory holds by ``convert`` alone.
+    Only ``convert`` rounds one of a 16-bit type to what memory holds.
     """
     if type.is_narrow:
         return Const(float(value), type)

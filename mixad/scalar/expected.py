@@ -43,9 +43,8 @@ def known_results(
 ) -> Callable[[Sequence[Any]], list[tuple[Scalar, float, bool]]]:
     """Return the function that tells an element's results, and how exactly they are known.
 
-    It takes arguments as `interpret` does, and returns for each output its value, its tolerance (0
-    asks for the same bits, otherwise it is four times the scatter of displaced runs), and whether
-    it is determined.
+    It takes arguments as `interpret` does; for each output it returns the value, the tolerance (0
+    for the same bits, else four times the scatter of displaced runs), and whether it is determined.
     """
     names = {s.op for s in walk_statements(program.body) if isinstance(s, Equation)}
     if all(map(is_exact, names)):

@@ -46,18 +46,9 @@ CONSTANTS: Mapping[str, float] = MappingProxyType({
 class Term:
     """A value of a program that takes Python's operators; each adds an equation to the builder.
 
-    Python numbers beside a term become constants of the term's type.  Comparisons, ``==`` too, are
-    equations with boolean terms as results, so terms cannot be tested by Python's ``if``.
+    Python numbers beside a term become constants of its type. Comparisons, ``==`` too, return
+    boolean terms, which Python's ``if`` cannot test.
 
-    Attributes
-    ----------
-    builder : Builder
-        The program under construction.
-    atom : Var or Const
-        The value.
-
-    Examples
-    --------
     >>> from mixad.scalar.types import F64
     >>> b = Builder("f")
     >>> x = Term(b, b.param("x", F64))
@@ -165,11 +156,10 @@ Operand: TypeAlias = Term | bool | int | float
 
 
 def call(op: str, *args: Operand, type: ScalarType | None = None) -> Term:
-    """Add the equation ``op(*args)`` to the builder of its terms.
+    """Add the equation ``op(*args)`` to the builder of its terms, of which there is at least one.
 
-    At least one argument is a term; numbers take the type of the last term (in ``where(c, x, 1)``
-    that of ``x``), and ``type`` where the only term is the condition of ``where``.  Conversions
-    state their type.
+    Numbers take the type of the last term (of ``x`` in ``where(c, x, 1)``), or ``type`` if the
+    condition of ``where`` is the only term. Conversions state their type.
     """
     terms = [a for a in args if isinstance(a, Term)]
     values = [a for a in args[1:] if isinstance(a, Term)] if op == "where" else terms
@@ -225,15 +215,7 @@ _OPERATORS: Mapping[type[ast.AST], str] = MappingProxyType({
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed formula.
-
-    Attributes
-    ----------
-    text : str
-        As it was written.
-    root : Number, Name or Call
-        Its tree.
-    """
+    """A parsed formula: its text and its tree."""
 
     text: str
     root: Node
@@ -251,7 +233,7 @@ class Expression:
     def emit(self, builder: Builder, names: Mapping[str, Atom], type: ScalarType) -> Atom:
         """Add the formula's equations and return its value.
 
-        Numbers beside no variable are of ``type``, as is what ``convert`` gives.
+        Numbers beside no variable, and the result of ``convert``, are of ``type``.
         """
         return _emit(self.root, builder, names, type)
 

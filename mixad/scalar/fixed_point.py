@@ -38,56 +38,37 @@ Tangents = dict[int, dict[Hashable, Atom]]
 
 @dataclass(frozen=True)
 class LinearStep:
-    """What a turn makes of one carry, at the point that a loop has reached.
+    """An iteration's step of one carry, linear at the point that a loop has reached.
 
-    Attributes
-    ----------
-    value : Atom
-        What the carry becomes.
-    by_carry : Mapping
-        Index of a carry → partial derivative with respect to it, unless statically zero.
-    by_slot : Mapping
-        Slot → derivative for a fixed point, unless statically zero.
+    Partials that are statically zero are left out.
     """
 
-    value: Atom
-    by_carry: Mapping[int, Atom]
-    by_slot: Mapping[int, Atom]
+    value: Atom  # what the carry becomes
+    by_carry: Mapping[int, Atom]  # partials with respect to carries, by index
+    by_slot: Mapping[int, Atom]  # derivatives for a fixed point
 
 
 @dataclass(frozen=True)
 class FixedPoint:
     """The point that a loop has reached, and its step there.
 
-    Attributes
-    ----------
-    builder : Builder
-        Of the program that the tangents are added to.
-    values : Values
-        Of the loop.
-    steps : Mapping
-        By the index of each carry that is wanted or that these depend on.
-    point, inits : sequence of Atom
-        For each carry, its value where the loop ends and where it began.
-    converged : Atom
-        Whether the loop was not ended by a counter alone, as far as its test tells: one that
-        decides a ``break`` is part of the same flag as the other exits of the turn.
-    counting : collection of int
-        Carries whose step reads what turns change and no tangent tells of.
+    `converged` is false if a counter alone ended the loop, as far as its test tells: a counter that
+    decides a ``break`` is part of the same flag as the other exits of the iteration. `counting` are
+    carries whose step reads something that iterations change and no tangent tells of.
     """
 
-    builder: Builder
-    values: Values
-    steps: Mapping[int, LinearStep]
-    point: Sequence[Atom]
-    inits: Sequence[Atom]
+    builder: Builder  # of the program that the tangents are added to
+    values: Values  # of the loop
+    steps: Mapping[int, LinearStep]  # by carry that is wanted or that these depend on
+    point: Sequence[Atom]  # by carry, its last value
+    inits: Sequence[Atom]  # by carry, its first value
     converged: Atom
     counting: Collection[int]
 
     def tangents(self, slots: Sequence[int]) -> Tangents:
-        """Add what solves for the carries' tangents; return them, for each carry by slot.
+        """Add the solution for the carries' tangents; return them, for each carry by slot.
 
-        If too many carries depend on each other, or one is a sum, it is a KernelGradientError.
+        KernelGradientError if too many carries depend on each other, or one is a sum.
         """
         graph = {i: list(step.by_carry) for i, step in self.steps.items()}
         found: Tangents = {}

@@ -35,7 +35,7 @@ def simplified(
 ) -> Atom | None:
     """Return a value that equals the op's for every input, if there is a simpler one.
 
-    That of ``mul_zero`` and ``mul_zeros`` may be the other zero.
+    The value of ``mul_zero`` and ``mul_zeros`` may be the zero of the other sign.
     """
     return (
         _folded(name, args, type)

@@ -46,10 +46,10 @@ _ADVANCING = frozenset({"add", "sub", "mul", "div"})
 
 
 def converges(carries: Sequence[Var], cond: Block, body: Block) -> bool:
-    """Whether a loop goes on until what it computes says so.
+    """Whether what a loop computes decides when it ends.
 
-    Others are counted: what decides when they end are integers, and floats that every turn changes
-    by the same number (``t += h``), whatever else the loop computes.
+    Other loops count: integers decide, and floats that every iteration changes by the same number
+    (``t += h``), whatever else they compute.
     """
     decide = _Deciding(carries, cond, body)
     return decide.computes(cond.results[0])
@@ -85,11 +85,10 @@ class _Deciding:
 
 
 def convergence_tests(loop: While) -> list[Atom]:
-    """Return the conditions in a loop's test that its counters alone do not decide.
+    """Return the conditions in a loop's test that its counters alone do not decide, if any.
 
-    While all of them hold, it has not converged; empty if the test has no others beside.  The flag
-    that stands for ``break`` is one condition, computed if one of the exits is: a counter that is
-    one of the others is not told from it.
+    While all of them hold, it has not converged. The flag for ``break`` is one condition, computed
+    if one of the exits is: a counter among the exits is part of it.
     """
     decide = _Deciding(loop.carries, loop.cond, loop.body)
     parts = _parts(loop.cond, loop.cond.results[0])
@@ -147,9 +146,9 @@ def _sources_of(s: Statement, sources: dict[Var, _Sources]) -> list[_Sources]:
 
 
 def going_on(loop: While) -> Mapping[Var, bool]:
-    """Return the conditions of a turn that are known, if the loop is to go on after it.
+    """Return the conditions of an iteration that have known values if the loop goes on after it.
 
-    ``if abs(step) < tol: break`` is left out of the step whose fixed point is looked for.
+    So ``if abs(step) < tol: break`` is no part of the step whose fixed point is sought.
     """
     tested: dict[Var, bool] = {}
     _suppose(loop.cond, loop.cond.results[0], True, tested, frozenset(loop.carries))
@@ -167,9 +166,9 @@ def _suppose(
     facts: dict[Var, bool],
     outside: frozenset[Var] = frozenset(),
 ) -> None:
-    """Add what holds in a block, or outside of it, if one of its conditions is as supposed.
+    """Add the facts that follow, in a block or outside of it, from the value of a condition.
 
-    What a nested block says of variables around it holds only if it runs: it is not added.
+    What a nested block says of variables around it holds only if it runs, and is not added.
     """
     if isinstance(atom, Const):
         return
@@ -216,14 +215,9 @@ def _choice(made: If | Equation, atom: Atom) -> tuple[Atom, Atom, Atom]:
 
 
 class Values:
-    """Which values the results of a loop may be, told by the names of the program.
+    """The values that the results of a convergence loop may have, under the program's names.
 
-    Parameters
-    ----------
-    loop : While
-        A convergence loop.
-    function : str
-        Name of the user's function, for messages.
+    ``function`` names the user's function in messages.
     """
 
     def __init__(self, loop: While, function: str) -> None:
@@ -244,7 +238,7 @@ class Values:
     def stands_for(self, output: int) -> int:
         """Return the carry whose derivative a result has: its own, or the one that it returns.
 
-        KernelGradientError if it becomes what no carry becomes where the loop goes on.
+        KernelGradientError if its value is no carry's while the loop goes on.
         """
         left = self.left(output)
         if not left:
@@ -254,7 +248,7 @@ class Values:
     def holder(self, carry: int) -> int:
         """Return the result that has the value of a carry where the loop ends.
 
-        KernelGradientError if the loop is left with something else in all of them.
+        KernelGradientError if no result has it.
         """
         if not self.left(carry):
             return carry
@@ -314,8 +308,6 @@ def _values(atom: Atom, made: Mapping[Var, Statement], facts: Mapping[Var, bool]
 def together(graph: Mapping[int, Iterable[int]]) -> list[list[int]]:
     """Return the nodes of a graph in groups that depend on each other, dependencies first.
 
-    Examples
-    --------
     >>> together({0: [0, 1], 1: [0], 2: [1]})
     [[0, 1], [2]]
     """

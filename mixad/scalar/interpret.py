@@ -50,17 +50,7 @@ Watch = Callable[[Equation, Scalar], Scalar]
 
 
 class OutsideError(IndexError):
-    """A program read outside an array.
-
-    Parameters
-    ----------
-    load : Load or Update
-        The statement.
-    index : tuple of int
-        What it asked for.
-    shape : tuple of int
-        Of the array.
-    """
+    """A Load or Update read or added outside an array."""
 
     def __init__(self, load: Load | Update, index: tuple[int, ...], shape: tuple[int, ...]) -> None:
         super().__init__(f"index {index} is outside an array of shape {shape}")
@@ -80,34 +70,13 @@ def interpret(
     max_turns: int | None = None,
     watch: Watch | None = None,
 ) -> tuple[Scalar, ...]:
-    """Run a program for one element.
+    """Run a program for one element; return NumPy scalars, those of 16 bits as rounded float32.
 
-    Parameters
-    ----------
-    program : Program
-        A verified program.
-    arguments : sequence
-        One per param: a scalar, or for an array param a NumPy array of its dtype.  Then one NumPy
-        array per accumulator, which is added to in place and is what the output is.
-    max_turns : int, optional
-        How many turns one loop may take; without it a loop may run for ever.
-    watch : callable, optional
-        Called with every equation and its result; the program goes on with what it returns.
+    Arguments are scalars or NumPy arrays, then an array for each accumulator, which changes in
+    place and is the output. The program goes on with what ``watch`` returns for each equation and
+    result. TurnLimitError beyond ``max_turns`` of a loop, OutsideError for an index outside,
+    negative from the end.
 
-    Returns
-    -------
-    tuple of NumPy scalars
-        The outputs, each of its program dtype; those of 16 bits as float32, rounded.
-
-    Raises
-    ------
-    TurnLimitError
-        If a loop takes more than ``max_turns`` turns.
-    OutsideError
-        If an index is outside the array; negative ones count from the end, as Python's do.
-
-    Examples
-    --------
     >>> from mixad.scalar.build import Builder
     >>> from mixad.scalar.types import F64
     >>> b = Builder("square")

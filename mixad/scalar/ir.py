@@ -71,8 +71,8 @@ class ArrayType:
 class Line:
     """A line of the user's source: where an equation comes from.
 
-    ``text[column:end_column]`` is the part of it, if it is known: an element, a call.  A line of
-    a function of mixad's own, such as those of `mixad.special`, has the user's ``call`` of it.
+    ``text[column:end_column]`` is the element or call in it, if known. A line of a function of
+    mixad's own, such as those of `mixad.special`, has the user's ``call`` of it.
     """
 
     filename: str
@@ -190,10 +190,7 @@ class If:
 class While:
     """``carries`` start as ``inits``; while ``cond`` holds, they become the results of ``body``.
 
-    ``names`` are those of the user's variables that the carries hold, for messages, or empty.
-    ``implicit`` says how it is differentiated: by the implicit function theorem at the point that
-    it reaches, not turn by turn (`mixad.scalar.implicit`).  A loop that ``is_short`` ends soon:
-    nobody waits to interrupt it.
+    ``names`` are the user's names of the carries, for messages, or empty.
     """
 
     outs: tuple[Var, ...]
@@ -203,16 +200,16 @@ class While:
     body: Block
     line: Line | None = field(default=None, compare=False)
     names: tuple[str, ...] = field(default=(), compare=False)
-    implicit: bool = False
-    is_short: bool = False
+    implicit: bool = False  # see mixad.scalar.implicit
+    is_short: bool = False  # ends soon, so nobody interrupts it
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """``out <- array[indices]``; ``array`` is the variable of an array param.
 
-    Or of an accumulator that is written: then what was written before is read.  Of an access that
-    ``is_inside`` the indices are known to be those of elements: from 0 on, and below the extents.
+    Or of a written accumulator, where it reads what was written before. ``is_inside`` says that the
+    indices are known to be from 0 on and below the extents.
     """
 
     out: Var
@@ -237,7 +234,7 @@ class Update:
 class Touch:
     """``array[indices]`` will be read or written: it may be brought into the cache.
 
-    For what is not read in the order of memory.  The indices are inside.
+    It is for elements that are not read in the order of memory. The indices are inside.
     """
 
     array: Var
@@ -252,23 +249,12 @@ Statement: TypeAlias = Equation | If | While | Load | Update | Touch
 class Program:
     """A scalar function: parameters, and a block whose results are its outputs.
 
-    Programs are equal when they compute the same from the same params: names and source lines do
-    not enter.
-
-    Attributes
-    ----------
-    name : str
-        The user's function, for messages; never part of generated code.
-    params : tuple of Param
-        In the order of the call.
-    body : Block
-        Statements and outputs.
-    accumulators : tuple of Param
-        Arrays that it changes, each in one way, which is its kind; those among the outputs are
-        results.
+    Programs are equal when they compute the same from the same params, whatever names and lines
+    they have. An accumulator is an array that the program changes, in one way, its kind; those
+    among the outputs are results.
     """
 
-    name: str
+    name: str  # the user's function, for messages; not in code
     params: tuple[Param, ...]
     body: Block
     accumulators: tuple[Param, ...] = ()
@@ -298,10 +284,10 @@ class Program:
 
     @cached_property
     def origin(self) -> str:
-        """A digest of all names and source lines: what messages about a program tell.
+        """A digest of all names and source lines, which messages about a program tell.
 
-        Equal programs of different origins are one for whatever computes, and several for whatever
-        may raise or warn.
+        Equal programs of different origins are one where values are computed, several where
+        something may raise or warn.
         """
         names = repr((self.name, [p.name for p in self.params]))
         places = (_place(s.line) for s in walk_statements(self.body))

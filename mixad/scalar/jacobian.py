@@ -23,19 +23,12 @@ __all__ = ["PartialsPass", "dual_partials", "reverse_partials"]
 class PartialsPass:
     """One pass of a Jacobian.
 
-    Attributes
-    ----------
-    program : Program
-        Takes the original's params.  Returns the original's outputs, if they were asked for, and
-        for each of them its partials with respect to the inputs of this pass.
-    columns : range
-        Which inputs, by their positions among all that were named.
-    primals : int
-        How many outputs of ``program`` are the original's own.
+    Its program takes the original's params; it returns the original's outputs, ``primals`` of them,
+    then for each its partials with respect to the inputs of this pass.
     """
 
     program: Program
-    columns: range
+    columns: range  # positions of these among all inputs
     primals: int
 
 
@@ -46,9 +39,9 @@ def dual_partials(
     chunk: int = MAX_PARTIALS,
     with_primals: bool = False,
 ) -> tuple[PartialsPass, ...]:
-    """Return the passes that compute partials by dual chunks of at most so many inputs.
+    """Return the passes that compute partials by dual chunks of at most ``chunk`` inputs.
 
-    The outputs are floats of one type.  With primals, the first pass returns the outputs, too.
+    The outputs are floats of one type. With primals, the first pass returns them, too.
     """
     passes = []
     for columns in even_chunks(len(wrt), chunk):

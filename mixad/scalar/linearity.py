@@ -30,7 +30,7 @@ _ZERO, _FIXED, _LINEAR, _UNKNOWN = range(4)
 
 @lru_cache(maxsize=1024)
 def linear_results(program: Program, moving: frozenset[int], zeros: frozenset[int]) -> list[bool]:
-    """Return for each result whether it is linear in the moving params; False if that is not known.
+    """Return whether each result is linear in the ``moving`` params; False if that is not known.
 
     ``zeros`` are params that are zero in the call.
     """

@@ -47,24 +47,12 @@ _CLOSED = frozenset({"add", "sub", "mul", "neg", "abs", "mod", "fmod", "copysign
 
 @dataclass(frozen=True)
 class DecidedResult:
-    """A loop with results that inputs decide through comparisons only.
+    """A loop with results that inputs decide through comparisons only."""
 
-    Attributes
-    ----------
-    function : str
-        The user's function.
-    line : Line
-        Where the loop starts.
-    names : tuple of str
-        The results.
-    inputs : tuple of str
-        What the conditions look at.
-    """
-
-    function: str
-    line: Line
-    names: tuple[str, ...]
-    inputs: tuple[str, ...]
+    function: str  # the user's
+    line: Line  # where the loop starts
+    names: tuple[str, ...]  # of the results
+    inputs: tuple[str, ...]  # that the conditions compare
 
     def __str__(self) -> str:
         names = _listed([n if n == RETURNED else repr(n) for n in self.names])
@@ -110,8 +98,8 @@ def decided_results(
 ) -> tuple[DecidedResult, ...]:
     """Return the loops of a program with results that inputs decide through comparisons only.
 
-    Of outputs that are differentiated; the origin is for the cache, equal programs may stand on
-    other lines.
+    Results count if ``outputs``, which are differentiated, depend on them. ``origin`` is for the
+    cache: equal programs may have other lines.
     """
     walk = _Walk()
     for slot in wrt:
@@ -135,27 +123,13 @@ def _reports(program: Program, walk: _Walk, reached: frozenset[Var]) -> Iterator
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a value.
+    """What is known of a value."""
 
-    Attributes
-    ----------
-    partials : frozenset of int
-        Slots that it has a partial derivative with respect to.
-    read : frozenset of int
-        Slots that comparing it looks at.
-    chosen : frozenset of int
-        Slots that conditions of the loops around have looked at to choose it.
-    decided : frozenset of Var
-        The decided results of loops that it has a derivative with respect to.
-    fraction : bool
-        Whether it may be no whole number.
-    """
-
-    partials: Slots = _NONE
-    read: Slots = _NONE
-    chosen: Slots = _NONE
-    decided: frozenset[Var] = frozenset()
-    fraction: bool = False
+    partials: Slots = _NONE  # slots with a partial derivative
+    read: Slots = _NONE  # slots that a comparison of it depends on
+    chosen: Slots = _NONE  # slots that conditions of outer loops chose it by
+    decided: frozenset[Var] = frozenset()  # results of loops that it has a derivative by
+    fraction: bool = False  # whether it may be no whole number
 
     def __or__(self, other: Facts) -> Facts:
         return Facts(
@@ -177,16 +151,10 @@ NOTHING = Facts()
 
 
 class _Walk:
-    """Facts about one program's variables.
+    """Facts about one program's variables; in a loop, those of its last iteration.
 
-    Attributes
-    ----------
-    facts : dict
-        By variable; for a loop, those of its last turn.
-    decided : dict
-        For each result of a loop that is decided, the slots that decide it.
-    loops : dict
-        The loops that have names, by their first result.
+    `decided` has the slots that decide results of loops, `loops` the loops that have names, by
+    their first result.
     """
 
     def __init__(self) -> None:

@@ -45,21 +45,11 @@ KinkKind = Literal["branch", "trip count", "tie", "jump"]
 
 @dataclass(frozen=True)
 class Place:
-    """A line with kinks of one kind.
-
-    Attributes
-    ----------
-    line : Line
-        Of the user's function.
-    kind : str
-        ``"branch"``, ``"trip count"``, ``"tie"`` or ``"jump"``.
-    type : ScalarType
-        Of the numbers that are compared.
-    """
+    """A line of the user's function with kinks of one kind."""
 
     line: Line
-    kind: KinkKind
-    type: ScalarType
+    kind: KinkKind  # "branch", "trip count", "tie" or "jump"
+    type: ScalarType  # of the numbers that are compared
 
 
 def margins(
@@ -68,11 +58,11 @@ def margins(
     first: Line,
     smooth: Container[str],
 ) -> tuple[Program, tuple[Place, ...]]:
-    """Return a program that computes margins, and what they are the margins of.
+    """Return a program that computes margins, and their places, both in the order of lines.
 
-    A place counts if what is compared depends on a param in ``wrt``.  ``first`` is the function's
-    first line; what is compared in the files of ``smooth`` functions chooses between methods, and
-    is no kink.  Outputs and places are in the order of the lines.
+    A place counts if it compares values that depend on a param in ``wrt``. ``first`` is the
+    function's first line; comparisons in the files of ``smooth`` functions choose between methods
+    and are no kinks.
     """
     builder = Builder(program.name)
     walk = _Walk(builder, _sites(program, wrt, first, smooth))

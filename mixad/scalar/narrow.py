@@ -20,9 +20,7 @@ _QUIET = np.uint32(1 << 22)
 
 
 def to_memory(values: Any, type: ScalarType) -> _Array:
-    """Return floats rounded to nearest, halves to even, as memory of a 16-bit type.
-
-    Of bfloat16 these are the bits.
+    """Return floats rounded half to even as memory of a 16-bit type; bfloat16 as bits.
 
     >>> from mixad.scalar.types import BF16
     >>> [hex(bits) for bits in to_memory([1.0, 1.00390625, -3.4e38], BF16)]

@@ -76,37 +76,20 @@ _WEAK_NAMES = {BOOL: "bool", I64: "Python int", F64: "Python float"}
 class Rules:
     """The promotion policy of one base library.
 
-    Attributes
-    ----------
-    name : str
-        Name of the policy, for cache keys.
-    default_float : ScalarType
-        What a weak float becomes beside an integer, and what an all-weak result becomes.
-    strong : callable
-        Type of an operation between two strong types, or None where it is refused.
-    floating_integer : callable
-        Float type that a strong integer (or boolean) takes in ``sin(x)``, or None.
-    quotient : callable
-        Float type of a quotient of two integers of a type, or None.
-    default_integer : ScalarType
-        What a weak integer becomes beside a boolean.
-    mixed : bool
-        Whether kinds mix at all: weak floats with integers, booleans with numbers.
-    by_rank : bool
-        Whether arrays without axes are rankless.
-    numpy_scalars : bool
-        Whether NumPy's scalars, and so results of its functions of Python numbers, are strong.
+    `strong` is the type of an operation on two strong types, `floating_integer` the float type of a
+    strong integer or boolean in ``sin(x)``, `quotient` that of a quotient of two integers; each is
+    None where the library refuses.
     """
 
-    name: str
-    default_float: ScalarType
+    name: str  # for cache keys
+    default_float: ScalarType  # of weak floats beside integers, and of weak results
     strong: Callable[[ScalarType, ScalarType], ScalarType | None]
     floating_integer: Callable[[ScalarType], ScalarType | None]
     quotient: Callable[[ScalarType], ScalarType | None]
-    default_integer: ScalarType = I64
-    mixed: bool = True
-    by_rank: bool = False
-    numpy_scalars: bool = False
+    default_integer: ScalarType = I64  # of weak integers beside booleans
+    mixed: bool = True  # weak floats mix with integers, booleans with numbers
+    by_rank: bool = False  # arrays without axes are rankless
+    numpy_scalars: bool = False  # whether NumPy's scalars are strong
 
     def join(self, a: Typed, b: Typed) -> Typed | None:
         """Return the type of an operation between two values, or None where it is refused."""
@@ -175,9 +158,9 @@ def _numpy_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
 
 
 def _beside_bfloat16(other: ScalarType) -> ScalarType | None:
-    """Promote as ml_dtypes does, whose bfloat16 NumPy's arrays have: what is exact, nothing else.
+    """Promote as ml_dtypes does, whose bfloat16 NumPy's arrays have: exact promotions only.
 
-    Beside wider integers and float16 it has no answer.
+    None beside wider integers and float16.
     """
     if other.is_float:
         return None if other.is_narrow else other

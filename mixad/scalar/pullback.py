@@ -30,20 +30,12 @@ __all__ = ["ChunkPass", "pullback", "reverse_pullback"]
 class ChunkPass:
     """One pass of a pullback.
 
-    Attributes
-    ----------
-    program : Program
-        Takes the original's params, then one cotangent for each of the chosen outputs.
-    gradients : tuple of (int or None)
-        For each input of this chunk, in order, the position of its gradient among the outputs of
-        ``program``; None where the gradient is statically zero.
-    primals : tuple of int
-        Positions of the original's outputs; empty if they were not asked for in this pass.
+    Its program takes the original's params, then one cotangent for each of the chosen outputs.
     """
 
     program: Program
-    gradients: tuple[int | None, ...]
-    primals: tuple[int, ...] = ()
+    gradients: tuple[int | None, ...]  # by input, position among outputs; None: zero
+    primals: tuple[int, ...] = ()  # positions of the original's outputs, if any
 
 
 def pullback(
@@ -55,36 +47,12 @@ def pullback(
     with_primals: bool = False,
     units: Collection[int] = (),
 ) -> tuple[ChunkPass, ...]:
-    """Return the passes that compute the gradients of a program's inputs.
+    """Return the passes that compute gradients; their chunks cover ``wrt``, floats, in order.
 
-    Parameters
-    ----------
-    program : Program
-        Any program.
-    wrt : sequence of int
-        Indices of the params whose gradients are wanted; floats.  The gradient of an array param is
-        an accumulator.
-    cotangents : sequence of int
-        Indices of the outputs that have a cotangent; the others' is zero.  That of an accumulator
-        is an array param.
-    chunk : int
-        Most inputs in one pass, from 1 to `MAX_PARTIALS`.
-    with_primals : bool
-        Whether the first pass also returns the program's own outputs.
-    units : collection of int
-        Positions in ``cotangents`` of those that are known to be 1: they are taken but not read.
-
-    Returns
-    -------
-    tuple of ChunkPass
-        Their chunks together cover ``wrt`` in order.
-
-    Raises
-    ------
-    ValueError
-        If ``chunk`` is out of range or a param in ``wrt`` is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have, or one of what a loop reads.
+    The gradient of an array param is an accumulator; the cotangent of an accumulator is an array
+    param. Outputs that are not in ``cotangents`` have a zero one; ``units`` are positions of those
+    that are known to be 1: they are taken but not read. ValueError for a chunk or param that is not
+    allowed, KernelGradientError for a derivative that the op table lacks, or of a read in a loop.
     """
     if not 1 <= chunk <= MAX_PARTIALS:
         raise ValueError(f"chunk must be from 1 to {MAX_PARTIALS}, not {chunk}")
@@ -116,7 +84,7 @@ def reverse_pullback(
 ) -> ChunkPass:
     """Return the one pass that computes the gradients of a program's inputs in reverse.
 
-    It is asked as `pullback` is; a loop whose results have partials is a KernelGradientError.
+    Parameters are those of `pullback`; KernelGradientError for a loop whose results have partials.
     """
     if accesses_arrays(program, wrt):
         found, gradients, count = access_pullback(

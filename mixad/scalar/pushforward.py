@@ -52,15 +52,10 @@ _NO_LOADS: Mapping[Var, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class DualProgram:
-    """A program on dual chunks.
+    """A program on dual chunks, which takes the params of the original.
 
-    Attributes
-    ----------
-    program : Program
-        Takes the params of the original.
-    outputs : tuple of DualChunk
-        One per output of the original; primal and partials are *positions* among the outputs of
-        ``program``.  Slots are positions in ``wrt``; a slot without an entry is statically zero.
+    `outputs` has, for each of the original, positions of primal and partials among the outputs of
+    `program`. Slots are positions in ``wrt``; a slot without an entry is statically zero.
     """
 
     program: Program
@@ -68,26 +63,11 @@ class DualProgram:
 
 
 def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
-    """Transform a program into one that also computes partials.
+    """Transform a program without effects into one that also computes partials.
 
-    Parameters
-    ----------
-    program : Program
-        Any program without effects.
-    wrt : sequence of int
-        Indices of the params to differentiate with respect to, at most `MAX_PARTIALS`; floats.
-
-    Returns
-    -------
-    DualProgram
-        Its partials are those of the branches and loop turns that the primal takes.
-
-    Raises
-    ------
-    ValueError
-        If there are too many params in ``wrt`` or one of them is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have; the message names the line.
+    They are those of the branches and iterations that the primal takes. ValueError if ``wrt`` has
+    more than `MAX_PARTIALS` params or one that is no float; KernelGradientError, with the line, for
+    a derivative that the op table lacks.
     """
     _check_count(len(wrt))
     builder = Builder(program.name)
@@ -97,9 +77,8 @@ def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
 def pushforward_along(program: Program, directions: Sequence[Sequence[int]]) -> DualProgram:
     """Transform a program into one that also computes derivatives along some directions.
 
-    A direction is the indices of the params that change along it; slots are directions.  The new
-    program takes the params and then, direction by direction, their tangents: of an array another
-    one.
+    A direction is the indices of the params that change along it; slots are directions. The program
+    takes the params, then their tangents, direction by direction; an array's is an array.
     """
     _check_count(len(directions))
     builder = Builder(program.name)
@@ -132,8 +111,8 @@ def push_block_from(
 ) -> tuple[Dual, ...]:
     """Add dual statements of a program whose params have ``names`` in a builder.
 
-    ``inputs`` are params by their slots, ``loads`` the slots of what is read of arrays: each read
-    is an input of its own.
+    ``inputs`` are params by their slots, ``loads`` the slots of reads of arrays: each read is an
+    input of its own.
     """
     for index in inputs.values():
         if program.params[index].kind == "array":
@@ -157,8 +136,8 @@ def _pushed(
 ) -> tuple[Dual, ...]:
     """Add the dual statements of a program whose params have ``names``.
 
-    ``seeds``: by the index of a param, its partials; ``loads``: by a variable that is read of an
-    array, the slot in which its partial is 1.
+    ``seeds`` has the partials of params by index, ``loads`` the slot whose partial is 1 for each
+    variable that is read from an array.
     """
     # A tangent that is given may be infinite, as may what comes through an op that is singular.
     wild = {
@@ -197,8 +176,7 @@ def _finished(builder: Builder, duals: Sequence[Dual]) -> DualProgram:
 class DualTransform:
     """One walk over a program; ``duals`` maps its variables to dual chunks of new atoms.
 
-    ``known`` are conditions whose values are taken for granted, ``loads`` the slots of what is
-    read of arrays.
+    ``known`` are conditions with given values, ``loads`` the slots of reads of arrays.
     """
 
     def __init__(

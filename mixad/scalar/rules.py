@@ -24,21 +24,14 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What is known of one function for arguments of some types.
+    """The derivative of one function for arguments of some types.
 
-    Attributes
-    ----------
-    function : str
-        What the user calls it.
-    parameters : tuple of str
-        Its parameters: what the op takes after the value.
-    program : Program
-        Takes the parameters, the value, and what the op takes after the parameters; its outputs
-        are the partials, of the type of the value.
+    Its program takes the parameters, the value, and what the op takes after the parameters; it
+    returns the partials, of the type of the value.
     """
 
-    function: str
-    parameters: tuple[str, ...]
+    function: str  # the user's name of it
+    parameters: tuple[str, ...]  # the op takes them after the value
     program: Program
 
     def partials(self, builder: Builder, args: Sequence[Atom], out: Atom) -> tuple[Atom, ...]:
@@ -72,10 +65,10 @@ def announce_rule(name: str, arity: int) -> None:
 
 
 def add_rule(name: str, rule: Rule, places: Sequence[int | None]) -> None:
-    """Make an op of a rule, under a name from `fresh_name`.
+    """Add an op for a rule, under a name from `fresh_name`.
 
-    ``places`` has for each argument of the op after the value the output of the rule that is its
-    partial; None for what is refused, -1 for what has no derivative because it is no float.
+    ``places`` has, for each argument of the op after the value, its partial among the rule's
+    outputs; None is refused, -1 has no derivative because it is no float.
     """
     partials = (None, *(None if p is None else "0" if p < 0 else f"p{p}" for p in places))
     add_op(Op(name, len(partials), "any", partials, singular=True, rule=rule,

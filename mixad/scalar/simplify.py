@@ -31,9 +31,9 @@ __all__ = ["read_params", "without_dead_code", "without_sums"]
 
 
 def without_dead_code(program: Program) -> Program:
-    """Return the program without the statements, branch results and loop carries nobody reads.
+    """Return the program without statements, branch results and loop carries that nobody reads.
 
-    A loop that is not read is gone, ending or not; so is what is added to accumulators that are no
+    A loop that nobody reads is removed, ending or not; so are additions to accumulators that are no
     outputs.
     """
     kept = tuple(a for a in program.accumulators if a.var in program.outputs)

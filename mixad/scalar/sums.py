@@ -9,7 +9,7 @@ __all__ = ["is_sum"]
 
 
 def is_sum(loop: While, index: int) -> bool:
-    """Whether a loop does nothing with a carry but add to it, and compare it.
+    """Whether a loop only adds to a carry, and compares it.
 
     The derivative of its result with respect to each summand is 1 then.
     """
@@ -23,7 +23,7 @@ def is_sum(loop: While, index: int) -> bool:
 class _Sum:
     """A walk over a loop's body; ``found`` are the variables that are the sum so far.
 
-    ``holds`` is false once one of them is read where its derivative is not 1.
+    ``holds`` is false once something reads one of them with a derivative that is not 1.
     """
 
     def __init__(self, found: set[Var]) -> None:

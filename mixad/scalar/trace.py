@@ -69,7 +69,7 @@ def run_duals(
     """Run a program for one element; return its steps, and the dual chunk of each output.
 
     ``arguments`` are those of `mixad.scalar.interpret`, ``wrt`` the params whose names are slots,
-    ``first`` the line of what has no other one.
+    ``first`` the line of equations without one.
     """
     builder = _ComputingBuilder(program.name)
     names = builder.declare(program)
@@ -169,7 +169,8 @@ def _computing(
 ) -> Callable[[Sequence[Any]], tuple[Scalar, ...]]:
     """Return the interpreter of one equation.
 
-    It rounds outputs of 16 bits, which values are not before they are stored: hence one of float32.
+    Its output is float32 for types of 16 bits, since values are rounded to those when they are
+    stored.
     """
     args, out = tuple([Var(i, t) for i, t in enumerate(types)]), Var(len(types), type)
     statements, result = [Equation(out, op, args)], out

@@ -20,21 +20,11 @@ __all__ = ["ALL_TYPES", "BF16", "BOOL", "C64", "C128", "COMPLEX_TYPES", "F16", "
 
 @dataclass(frozen=True)
 class ScalarType:
-    """One scalar type; two types are the same exactly when kind and width agree.
+    """One scalar type; two types are the same exactly when kind and width agree."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"bool"``, ``"int"``, ``"uint"`` or ``"float"``; ``"complex"`` in arrays only.
-    bits : int
-        Width of a value in bits (8 for ``bool``: its width in an array).
-    brain : bool
-        Whether it is bfloat16: the upper half of a float32.
-    """
-
-    kind: str
-    bits: int
-    brain: bool = False
+    kind: str  # bool, int, uint, float; complex in arrays only
+    bits: int  # width of a value; 8 for bool, as in an array
+    brain: bool = False  # bfloat16: the upper half of a float32
 
     def __hash__(self) -> int:
         return hash(self.name)

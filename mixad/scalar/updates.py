@@ -15,7 +15,7 @@ OPS: Mapping[str, str] = MappingProxyType({"add": "add", "min": "minimum", "max"
 
 
 def neutral(update: str, type: ScalarType) -> bool | int | float:
-    """Return what an element begins as: what an update by it does not change.
+    """Return an element's initial value, which an update with it does not change.
 
     >>> from mixad.scalar.types import F64
     >>> neutral("add", F64), neutral("min", F64)

@@ -81,10 +81,10 @@ def _stated_type(name: str, type: ScalarType, stated: ScalarType | None) -> Scal
 
 
 def verify(program: Program) -> Program:
-    """Return the program unchanged if it is well formed.
+    """Return a well-formed program unchanged; else raise VerificationError at the first statement.
 
-    The first statement that reads a variable out of scope, assigns one again, holds a constant that
-    its type does not represent, or whose types do not fit, is a VerificationError.
+    Such a statement reads a variable out of scope, assigns one again, has a constant that its type
+    does not represent, or types that do not fit.
     """
     names = [p.var for p in (*program.params, *program.accumulators)]
     if len({v.id for v in names}) != len(names):

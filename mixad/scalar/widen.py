@@ -32,7 +32,7 @@ __all__ = ["widened", "without_rules"]
 def widened(program: Program) -> Program:
     """Return the program that computes in float32 what is stored in 16 bits.
 
-    What has a rule for its derivative becomes its value: nobody asks for derivatives any more.
+    Values with rules for their derivatives become plain values: nobody asks for these any more.
 
     >>> from mixad.scalar.types import F16
     >>> b = Builder("double")
@@ -53,9 +53,9 @@ def widened(program: Program) -> Program:
 
 
 def without_rules(program: Program) -> Program:
-    """Return a program in which what has a rule for its derivative is its value.
+    """Return a program in which values with rules for their derivatives are plain values.
 
-    Names of rules are those of a process: no other one knows them.
+    Names of rules belong to a process: no other one knows them.
     """
     if not _has_rules(program):
         return program
@@ -131,9 +131,9 @@ def _neighbour(x: Term, y: Term, type: ScalarType) -> Term:
 
 
 def _to_odd(x: Term) -> Term:
-    """Return float64 as float32 such that a second rounding, to 16 bits, is the right one.
+    """Round float64 to float32 such that a second rounding, to 16 bits, is right.
 
-    What is inexact becomes the neighbour with an odd last bit (Boldo, Melquiond: "Emulation of a
+    An inexact value becomes the neighbour with an odd last bit (Boldo, Melquiond: "Emulation of a
     FMA and Correctly Rounded Sums", IEEE Trans. Computers 57, 2008).
     """
     near = x.convert(F32)

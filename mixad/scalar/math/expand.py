@@ -66,9 +66,9 @@ def expand(
 ) -> Program:
     """Replace each op whose lowering is ``"program"`` by its equations, 16-bit floats by float32.
 
-    An op stays where ``native`` says that a dialect has a function for it.  Functions of one
-    argument share what they have in common: ``tanh(x)``, ``sigmoid(2 * x)`` and
-    ``sigmoid(-(2 * x))`` one exponential.
+    An op stays where ``native`` says that a dialect has a function for it. Functions of one
+    argument share equations: ``tanh(x)``, ``sigmoid(2 * x)`` and ``sigmoid(-(2 * x))`` one
+    exponential.
     """
     program = widened(program)
     builder = _SharingBuilder(program.name, native)
@@ -79,8 +79,6 @@ def expand(
 def program_of(name: str, type: ScalarType) -> Program:
     """Return the program of one op for arguments of a type.
 
-    Examples
-    --------
     >>> from mixad.scalar.types import F32
     >>> print(program_of("minimum", F32))
     program minimum(%0 x: f32 lane, %1 y: f32 lane)

@@ -25,25 +25,13 @@ Pair: TypeAlias = tuple[Term, Term]
 
 @dataclass(frozen=True)
 class Format:
-    """Layout of a float type (IEEE 754-2019, §3.4), and its coefficient tables.
-
-    Attributes
-    ----------
-    type, unsigned : ScalarType
-        The float type and the unsigned integers of its width.
-    fraction : int
-        Stored bits of the significand.
-    bias : int
-        Added to the exponent in the bit pattern.
-    tables : mapping
-        `mixad.scalar.math.coefficients` for this type.
-    """
+    """Layout of a float type (IEEE 754-2019, §3.4), and its coefficient tables."""
 
     type: ScalarType
-    unsigned: ScalarType
-    fraction: int
-    bias: int
-    tables: Mapping[str, tuple[float, ...]]
+    unsigned: ScalarType  # unsigned integers of its width
+    fraction: int  # stored bits of the significand
+    bias: int  # added to the exponent in the bit pattern
+    tables: Mapping[str, tuple[float, ...]]  # `mixad.scalar.math.coefficients` for this type
 
     @cached_property
     def shifter(self) -> float:
