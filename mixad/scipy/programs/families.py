@@ -56,38 +56,22 @@ _Program = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Family:
-    """What is known of a distribution.
+    """A distribution.
 
-    Attributes
-    ----------
-    what : str
-        Its name in words.
-    shapes : tuple of str
-        Its parameters, as SciPy names them and in SciPy's order.
-    support : pair of float
-        The least and the largest number that it takes; of a discrete one the first parameter may be
-        the largest: None.
-    log_density, log_cdf, cdf, sf, ppf : callable
-        Programs of a number and of the shapes: of a number within the support, of a probability
-        between 0 and 1.
-    is_discrete : bool
-        Whether it takes whole numbers.
-    is_valid : callable
-        Whether two shapes, of which the family may have fewer, are such: positive by default.
-    mass_at_end : callable
-        Of a discrete one the probability where it is 0, for the end of a shape's range: it has
-        derivatives there, and its logarithm none.
+    Programs take a number within the support, or a probability, and the shapes. `mass_at_end` is
+    the probability of a discrete one at 0, for the end of a shape's range: it has derivatives
+    there, and its logarithm none.
     """
 
-    what: str
-    shapes: tuple[str, ...]
-    support: tuple[float, float | None]
+    what: str  # its name in words
+    shapes: tuple[str, ...]  # parameters, in SciPy's names and order
+    support: tuple[float, float | None]  # least and largest number; None: the first shape
     log_density: _Program
     log_cdf: _Program
     cdf: _Program
     sf: _Program
     ppf: _Program
-    is_discrete: bool = False
+    is_discrete: bool = False  # whole numbers only
     is_valid: _Program = lambda a, b: a > 0 and b > 0
     mass_at_end: _Program = lambda k, *shapes: 0.0
 
