@@ -1,4 +1,4 @@
-"""Locks that are new in a forked child, where a thread of its parent may have held them."""
+"""Locks that are new in a forked child: a thread of its parent may have held the old ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOCKS: weakref.WeakKeyDictionary[Any, dict[str, Callable[[], Any]]] = weakref.W
 def lock_of(owner: object, name: str, make: Callable[[], T]) -> T:
     """Return a lock for an attribute, which forked children set to a new one.
 
-    Who holds the old one in the thread that forks lets go of that.
+    A thread that holds the old one while it forks releases that.
     """
     _LOCKS.setdefault(owner, {})[name] = make
     return make()

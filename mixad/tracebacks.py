@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
-    """Let the errors of a function have tracebacks as users see them.
+    """Decorate a function for users so that its errors have short tracebacks.
 
-    For what users call.  It adds a call, some 0.2 µs: operators, ufuncs, functions of
-    `mixad.special` and kernels have ``except Exception`` and `hide_frames` of their own.
+    It adds a call, some 0.2 µs: operators, ufuncs, functions of `mixad.special` and kernels have
+    ``except Exception`` and `hide_frames` of their own.
     """
 
     @wraps(function)
@@ -38,13 +38,10 @@ def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def hide_frames(error: BaseException) -> None:
-    """Take mixad's frames out of the traceback of an error, and of those that led to it.
+    """Remove mixad's frames from the tracebacks of an error and of its causes.
 
-    One stays: the function of mixad that other code called last.  What users call does this where
-    an error passes, in ``except Exception``, which costs nothing where there is none.
-    ``MIXAD_TRACEBACK=full`` keeps all.
-
-    The error is raised again by a bare ``raise``, which adds no frame.
+    The function of mixad that other code called last stays; ``MIXAD_TRACEBACK=full`` keeps all.
+    Callers are in ``except Exception``, which is free without an error, and raise it again.
     """
     if TRACEBACK.read() == "full":
         return

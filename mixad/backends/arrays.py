@@ -233,9 +233,8 @@ _BY_NAMESPACE: dict[int, Library] = {id(np): NUMPY}
 def library_of(array: Array) -> Library:
     """Return the library of an array whose operations can be differentiated exactly.
 
-    KernelTypeError for subclasses whose operations mean something else and for tensors that are not
-    dense; TracerError where a transform of torch, JAX or autograd follows the array, and would see
-    nothing.
+    KernelTypeError for subclasses with other operations and tensors that are not dense; TracerError
+    where a transform of torch, JAX or autograd follows the array, and would see nothing.
     """
     library = own_library(array)
     if library.name == "torch":

@@ -19,9 +19,8 @@ Names: TypeAlias = Sequence[str] | str | None
 def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Leaf]:
     """Return the arrays and numbers that ``wrt`` names; by default all arrays of floats.
 
-    Names are of parameters, fields (``"state.x"``), elements (``"w[0]"``), parts of complex numbers
-    (``"z.real"``) and captured values; a structure's name covers all of it. KernelGradientError if
-    one names no floats.
+    It may name fields (``"state.x"``), elements (``"w[0]"``), parts (``"z.real"``) and captures; a
+    structure's name covers all of it. KernelGradientError if one names no floats.
     """
     params = parsed.program.params
     own = [leaf for leaf in parsed.leaves if _is_of_floats(parsed, values, leaf)]

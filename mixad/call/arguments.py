@@ -103,11 +103,10 @@ def forms_of(
     *,
     takes_tuples: bool = False,
 ) -> tuple[tuple[Any, ...], tuple[Form, ...], dict[str, int]]:
-    """Flatten arguments to arrays and numbers; return these, each Form, and the named core lengths.
+    """Flatten arguments to arrays and numbers; return these, forms, and the lengths of named cores.
 
     A tuple is a structure inside of another, or where the function ``takes_tuples``.
-    KernelTypeError if an argument does not fit the signature, or has parts that a function cannot
-    take.
+    KernelTypeError if one does not fit the signature, or has parts that a function cannot take.
     """
     lengths: dict[str, int] = {}
     leaves: list[Any] = []

@@ -99,9 +99,8 @@ class Guard:
 def guard_of(snapshot: Snapshot, parsed: Parsed) -> Guard | None:
     """Return the guard of a program that was parsed of a snapshot.
 
-    None if an object that stays the same may mean something else: lists, callable objects, contents
-    of tuples and defaults of helpers, arrays of other libraries, attributes of arguments, parts of
-    complex numbers.
+    None if one object may mean another thing later: lists, callable objects, contents of tuples and
+    helpers' defaults, other libraries' arrays, attributes of arguments, parts of complex numbers.
     """
     captures = parsed.captures
     if snapshot.attributes or any(c.part or c.positions or c.elements for c in captures):

@@ -190,24 +190,12 @@ def check_associative(
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """The axis along which elements are combined.
-
-    Attributes
-    ----------
-    elements : Elements
-        What is combined.
-    core : tuple of int
-        The axes of an element, which come last.
-    shape : tuple of int
-        The others; with one axis alone if the user's is None.
-    number : int
-        Which of them.
-    """
+    """The axis along which elements are combined."""
 
     elements: Elements
-    core: tuple[int, ...]
-    shape: tuple[int, ...]
-    number: int
+    core: tuple[int, ...]  # axes of an element, which come last
+    shape: tuple[int, ...]  # the others; one axis alone if the user's is None
+    number: int  # which of these
 
     @property
     def extent(self) -> int:

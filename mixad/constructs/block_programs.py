@@ -482,9 +482,8 @@ def scan_pullback_program(operator: Operator, has_later: bool, wanted: tuple[int
 def fold_pullback_program(operator: Operator, has_prefix: bool, wanted: tuple[int, ...]) -> Program:
     """Return the program that walks back through a reduction, as `scan_pullback_program` does.
 
-    Params: elements; with ``has_prefix`` each number's prefixes at the ends of blocks; each float's
-    cotangents there. Output arrays first hold the prefixes, then the cotangents; those of no floats
-    hold anything.
+    Params: elements; with ``has_prefix`` each number's prefixes at ends of blocks; each float's
+    cotangents there. Output arrays have prefixes first, then cotangents where there are floats.
     """
     walk = _Walk("pullback of reduce", operator)
     leaves = range(len(operator.cores))

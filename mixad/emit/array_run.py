@@ -41,12 +41,11 @@ def run_procedure(
     shape: tuple[int, ...],
     xp: Namespace,
 ) -> tuple[Array, ...]:
-    """Run a procedure on every element of broadcast arrays; return the outputs, of ``shape``.
+    """Run a procedure on every element of broadcast arrays; return new arrays of ``shape``.
 
-    The procedure is of a program without 16-bit types: these are computed and returned in float32
-    (`in_memory` rounds them). ``kinds`` are of params, then accumulators, whose initial arrays may
-    be changed. IndexError if an active lane's index, negative from the end, is outside;
-    BackendError if the host must evaluate an op and does not have the arrays.
+    16-bit types are computed and returned in float32 (`in_memory` rounds them). ``kinds`` are of
+    params, then accumulators, which may change in place. IndexError if an active lane's index is
+    outside; BackendError if only the host could evaluate an op and does not have the arrays.
     """
     arrays = [a for a, (kind, _) in zip(arguments, kinds, strict=True) if kind != "uniform"]
     device = array_api_compat.device(arrays[0]) if arrays else None

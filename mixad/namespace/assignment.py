@@ -60,9 +60,8 @@ _Key = tuple[Any, ...]
 def setitem(x: Tracer, key: Any, value: Any) -> None:
     """Write ``x[key] = value``; ``x`` stands for the new array from now on.
 
-    Its source is unchanged. Writing costs what the slice costs, and so does the derivative; in
-    strands each write copies the array where `_is_copied` says so. The value is converted to the
-    dtype of ``x``; of equal positions one is written last, as in the library.
+    Writing costs what the slice costs, and so does the derivative; strands copy where `_is_copied`.
+    The value takes the dtype of ``x``; of equal positions one is written last, as in the library.
     """
     check_written(x)
     if any(isinstance(plain(k), Tracer) for k in (key if isinstance(key, tuple) else (key,))):

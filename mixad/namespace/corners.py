@@ -23,9 +23,8 @@ __all__ = ["cornered"]
 def cornered(value: Any, x: Any, at: Any, axis: tuple[int, ...]) -> Any:
     """Return a value whose second derivatives are nan at its corners in ``x``.
 
-    The value has the axes, with length 1. ``at`` returns where the corners are, if second
-    derivatives are possible. Elements whose cotangent is the constant 0, which nothing used, have
-    them.
+    Its axes have length 1. ``at`` returns where corners are, if second derivatives are possible.
+    Elements with the constant cotangent 0, which nothing used, have second derivatives.
     """
     if not isinstance(x, Tracer) or not may_differentiate_twice(x.levels):
         return value

@@ -162,9 +162,8 @@ class EighResult(NamedTuple):
 def eigh(x: Any) -> EighResult:
     """Return eigenvalues, the smallest first, and eigenvectors in columns of symmetric matrices.
 
-    The gradient is symmetric, too. TracerError if a differentiated matrix is not symmetric or
-    Hermitian, or if a backward pass depends on the choice of vectors of repeated eigenvalues or of
-    complex phases.
+    The gradient is symmetric. TracerError if a differentiated matrix is not symmetric or Hermitian,
+    and if a backward pass depends on the choice of repeated eigenvalues' vectors or of phases.
     """
     return EighResult(*apply_values_rule(_EIGH, symmetric("eigh", x)))
 
@@ -272,9 +271,9 @@ class SVDResult(NamedTuple):
 def svd(x: Any, *, full_matrices: bool = True) -> SVDResult:
     """Return the singular value decomposition of matrices.
 
-    At a singular value 0 its derivative is 0, its second derivative nan. TracerError if vectors are
-    wanted that ``x`` does not determine, or if a backward pass depends on the choice of vectors of
-    repeated singular values or of complex phases.
+    At singular value 0 the derivative is 0, the second nan. TracerError for vectors that ``x`` does
+    not determine, and if a backward pass depends on the choice of repeated values' vectors or
+    phases.
     """
     if full_matrices and x.shape[-1] != x.shape[-2]:
         raise TracerError(

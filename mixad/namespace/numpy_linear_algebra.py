@@ -49,9 +49,8 @@ def cond(x: Any, p: Any = None) -> Any:
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, int, Any]:
     """Return solution, squared distances, rank and singular values, as NumPy returns them.
 
-    The solution comes from the factors Q R of the matrix or of its adjoint. TracerError if the rank
-    is not full, since the solution is not continuous then, and for lazy arrays, whose rank would
-    have to be computed.
+    The solution is by factors Q R of the matrix or its adjoint. TracerError without full rank,
+    where it is not continuous, and for lazy arrays, whose rank would have to be computed.
     """
     matrix, right = (looked_at(v, "lstsq()") if isinstance(v, Tracer) else v for v in (a, b))
     _, _, rank, _ = np.linalg.lstsq(np.asarray(matrix), np.asarray(right), rcond)

@@ -50,9 +50,8 @@ def _along(x: Any, values: Any, axis: int) -> Any:
 def gradient(x: Any, *spacings: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Return slopes of parabolas through neighbours; ``edge_order`` 1 has lines at the ends.
 
-    ``spacings`` are distances of neighbours, one for all axes or one each, or coordinates. Several
-    axes give a tuple. ValueError for too few values or a wrong number of coordinates, TypeError for
-    a wrong number of spacings.
+    ``spacings`` are distances, one for all axes or one each, or coordinates. ValueError for too few
+    values or a wrong number of coordinates, TypeError for a wrong number of spacings.
     """
     axes = normalized_axes(axis, x.ndim)
     if edge_order not in (1, 2):

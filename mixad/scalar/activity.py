@@ -61,9 +61,8 @@ def activity(
 ) -> Activity:
     """Return the slots that each variable can depend on; without an entry it depends on none.
 
-    ``seeds`` maps params to their slots, ``loads`` reads of arrays to slots of their own. An
-    accumulator depends on what is added to it; values that are no floats depend on none. `SINGULAR`
-    may be among the slots.
+    ``seeds`` maps params to slots, ``loads`` reads of arrays to slots of their own. Only floats
+    depend on slots, among them accumulators, and `SINGULAR` may be one.
     """
     found: dict[Var, frozenset[int]] = dict(loads or {})
     for index, slots in seeds.items():

@@ -137,9 +137,9 @@ def adjoint_block(
 ) -> tuple[tuple[Atom, ...], dict[int, dict[int, Atom]]]:
     """Declare a program's params in a builder, add its statements and those of partials.
 
-    Return the outputs, and by output its partials by position in ``wrt``, of the wider type; a
-    missing one is statically zero. KernelGradientError, with the line, for a loop with partials and
-    for a derivative that the op table lacks.
+    Return outputs, and by output its partials by position in ``wrt``, of the wider type, if not
+    zero. KernelGradientError, with the line, for a loop with partials and a derivative without a
+    rule.
     """
     inputs = [program.params[index].var for index in wrt]
     _check_inputs(program, wrt)

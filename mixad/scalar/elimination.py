@@ -54,9 +54,8 @@ def solved(
 ) -> Solved:
     """Solve a linear system: for each row its entries, and its right-hand sides.
 
-    ``sizes`` has, for each entry, the sum of the magnitudes that it was computed from, and so may
-    have cancelled. A nan in a side reaches only the unknowns that depend on it, for that side; one
-    in the matrix may reach all.
+    ``sizes`` has each entry's sum of magnitudes before cancellation. A nan in a side reaches only
+    the unknowns that depend on it, for that side; one in the matrix may reach all.
     """
     rows = [_Row(*map(list, parts)) for parts in zip(matrix, sizes, sides, strict=True)]
     tests = [_eliminated(rows, k) for k in range(len(rows))]

@@ -145,10 +145,10 @@ class _System:
     def is_near(
         self, those: Iterable[int], steps: Mapping[int, Term], aside: Mapping[int, Term]
     ) -> Term:
-        """Return whether some carries' steps are short beside them, or nothing beside all.
+        """Return whether some carries' steps are short beside them, or negligible beside all.
 
-        All are the point and where it began.  Of carries that are set aside, nothing counts.  No
-        step is short beside an infinity.
+        All are the point and where the loop began, without carries in ``aside``. No step is short
+        beside an infinity.
         """
 
         def length(terms: Mapping[int, Term]) -> Term:

@@ -60,9 +60,8 @@ def margins(
 ) -> tuple[Program, tuple[Place, ...]]:
     """Return a program that computes margins, and their places, both in the order of lines.
 
-    A place counts if it compares values that depend on a param in ``wrt``. ``first`` is the
-    function's first line; comparisons in the files of ``smooth`` functions choose between methods
-    and are no kinks.
+    A place compares values that depend on ``wrt``. ``first`` is the function's first line; in the
+    files of ``smooth`` functions comparisons choose between methods and are no kinks.
     """
     builder = Builder(program.name)
     walk = _Walk(builder, _sites(program, wrt, first, smooth))

@@ -49,10 +49,9 @@ def pullback(
 ) -> tuple[ChunkPass, ...]:
     """Return the passes that compute gradients; their chunks cover ``wrt``, floats, in order.
 
-    The gradient of an array param is an accumulator; the cotangent of an accumulator is an array
-    param. Outputs that are not in ``cotangents`` have a zero one; ``units`` are positions of those
-    that are known to be 1: they are taken but not read. ValueError for a chunk or param that is not
-    allowed, KernelGradientError for a derivative that the op table lacks, or of a read in a loop.
+    Array params and accumulators are each other's gradients and cotangents. ``units`` are positions
+    of cotangents known to be 1, taken but not read. KernelGradientError for a derivative without a
+    rule and for a read in a loop, ValueError for a wrong chunk or param.
     """
     if not 1 <= chunk <= MAX_PARTIALS:
         raise ValueError(f"chunk must be from 1 to {MAX_PARTIALS}, not {chunk}")

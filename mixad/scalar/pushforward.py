@@ -65,9 +65,9 @@ class DualProgram:
 def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
     """Transform a program without effects into one that also computes partials.
 
-    They are those of the branches and iterations that the primal takes. ValueError if ``wrt`` has
-    more than `MAX_PARTIALS` params or one that is no float; KernelGradientError, with the line, for
-    a derivative that the op table lacks.
+    They are of the branches and iterations that the primal takes. ValueError for more than
+    `MAX_PARTIALS` params or no floats; KernelGradientError, with the line, where the op table has
+    none.
     """
     _check_count(len(wrt))
     builder = Builder(program.name)

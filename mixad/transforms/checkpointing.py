@@ -85,28 +85,14 @@ def checkpoint(f: Function) -> Function:
 
 @dataclass(frozen=True, eq=False)
 class _Checkpoint:
-    """A function to run again.
+    """A function to run again, by a copy of it that captures what the first run captured."""
 
-    Attributes
-    ----------
-    name : str
-        What it is called in messages.
-    first, again : callable
-        The function, and a copy that captures what it captured then.
-    captured : tuple of Tracer
-        What it captured that was traced: further arguments.
-    check : "off", "sample" or "full"
-        How closely arrays that it reads are watched, and values compared.
-    watched : list of Held
-        Arrays that it captured.
-    """
-
-    name: str
+    name: str  # for messages
     first: Function
     again: Function
-    captured: tuple[Tracer, ...]
-    check: CheckMode
-    watched: list[Held] = field(default_factory=list)
+    captured: tuple[Tracer, ...]  # traced values among these: further arguments
+    check: CheckMode  # how closely arrays are watched and values compared
+    watched: list[Held] = field(default_factory=list)  # arrays that it captured
 
     borrowed_from = ""  # the functions are the user's
 

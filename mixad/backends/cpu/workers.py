@@ -160,9 +160,8 @@ class Workers:
     def run(self, kernel: int, arguments: int, tiles: int, stop_flag: int | None = None) -> None:
         """Run ``void kernel(ptr arguments, i64 begin, i64 end)`` on parts of ``range(tiles)``.
 
-        The caller runs all of it alone while another thread's job has the workers. An exception
-        from a signal, such as KeyboardInterrupt, sets the ``i32`` at ``stop_flag``, which makes the
-        kernel return early, and is raised then.
+        The caller runs it alone while another thread has the workers. A signal's exception sets the
+        ``i32`` at ``stop_flag``, which makes the kernel return early, and is raised then.
         """
         if stop_flag is None or not self._may_delegate():
             self._run(self._team.address, kernel, arguments, tiles)

@@ -67,8 +67,7 @@ def expand(
     """Replace each op whose lowering is ``"program"`` by its equations, 16-bit floats by float32.
 
     An op stays where ``native`` says that a dialect has a function for it. Functions of one
-    argument share equations: ``tanh(x)``, ``sigmoid(2 * x)`` and ``sigmoid(-(2 * x))`` one
-    exponential.
+    argument share equations: ``tanh(x)`` and ``sigmoid(2 * x)`` one exponential.
     """
     program = widened(program)
     builder = _SharingBuilder(program.name, native)
