@@ -51,7 +51,7 @@ class ArrayMemory:
 
 
 def packed_strides(array: Array) -> tuple[int, ...]:
-    """Return the strides that an array has if it is packed, as are those without memory yet."""
+    """Return the strides that an array has if it is packed, as arrays without memory yet are."""
     size = getattr(array, "itemsize", None) or np.dtype(name_of_dtype(array.dtype)).itemsize
     steps = accumulate((size, *array.shape[:0:-1]), operator.mul)
     return tuple(steps)[::-1][len(array.shape) == 0 :]
@@ -144,7 +144,7 @@ def _apart_from_jax() -> Iterator[None]:
 
 
 def is_bfloat16(array: Array) -> bool:
-    """Whether an array is of the one type of floats that NumPy does not know."""
+    """Whether an array has the one float type that NumPy does not know."""
     return str(array.dtype).endswith("bfloat16")
 
 

@@ -143,7 +143,7 @@ class Library:
         return with_plain_blocks(value) if is_array else value
 
     def with_plain_blocks_of(self, result: Array, array: Array) -> Array:
-        """Return a result that a lazy array's elements decide, though it may not read them."""
+        """Return a result that a lazy array's elements decide; its blocks are checked."""
         return with_plain_blocks(result, self.with_plain_blocks(array)) if self.is_lazy else result
 
     def computed(
@@ -185,7 +185,7 @@ _FILLED = {"bool", "float", "complex"}
 
 
 def _rounded(value: Any, type: ScalarType) -> Any:
-    """Return a number as one that its type holds: infinite where it is too large for it."""
+    """Round a number to a type; it is infinite where it is too large."""
     if type.is_bool:
         return bool(value)
     number = complex(value) if type.is_complex else float(value)
@@ -200,7 +200,7 @@ _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def default_dtypes() -> object:
-    """Return what decides types of results beside dtypes: torch's default, and flags of JAX."""
+    """Return the settings that decide types of results: torch's default dtype and JAX's flags."""
     torch = getattr(sys.modules.get("torch"), "get_default_dtype", None)
     jax = getattr(sys.modules.get("jax"), "config", None)
     default = None if torch is None else torch()
@@ -262,12 +262,12 @@ def own_library(array: Array) -> Library:
 
 
 def library_met(array: Array) -> Library:
-    """Return the library of an array that one of the two above has looked at."""
+    """Return the library of an array that `library_of` or `own_library` has seen."""
     return _LIBRARIES.get(type(array)) or own_library(array)
 
 
 def _met(kind: type, array: Array) -> Library:
-    """Return, and remember, the library of a type of arrays that was not seen before."""
+    """Return and cache the library of a type of arrays that was not seen before."""
     if issubclass(kind, np.ndarray) and kind is not np.memmap:
         raise more_than_an_array(kind)
     if issubclass(kind, (np.ndarray, np.generic)):
@@ -293,7 +293,7 @@ def _met(kind: type, array: Array) -> Library:
 
 
 def _describe(library: Library, array: Array) -> Hashable:
-    """Return what of an array of some library decides what serves it: see `describe_array`."""
+    """Return what decides which program serves an array of some library: see `describe_array`."""
     if library.name == "jax":
         is_elsewhere = getattr(array.device, "platform", None) != "cpu"  # or in several places
         if is_elsewhere or array.dtype.kind == "V":  # which NumPy does not know
@@ -303,7 +303,7 @@ def _describe(library: Library, array: Array) -> Hashable:
 
 
 def adopt(name: str, kinds: tuple[type, ...]) -> None:
-    """Let types of values stand for the arrays of a library where only types and shapes count."""
+    """Let types of values stand for a library's arrays where only types and shapes count."""
     for kind in kinds:
         _LIBRARIES[kind] = _library_named(name)
 
@@ -338,7 +338,7 @@ def as_array(value: Any) -> Any:
 
 
 def device_name(array: Array) -> str:
-    """Return kind of device and, where there are several, its index: ``"cpu"``, ``"cuda:1"``."""
+    """Return the kind of device and, if there are several, its index: ``"cpu"``, ``"cuda:1"``."""
     device = array_api_compat.device(array)
     if type(device).__module__.startswith("cupy"):  # it calls itself "<CUDA Device 1>"
         return f"cuda:{device.id}"
@@ -347,7 +347,7 @@ def device_name(array: Array) -> str:
 
 
 def device_key(device: Any) -> Hashable:
-    """Return what tells a device from a library's others in keys: CuPy's devices do not hash."""
+    """Return a key of a device among a library's: CuPy's devices do not hash."""
     return device if type(device).__hash__ is not None else str(device)
 
 
@@ -374,7 +374,7 @@ NUMBERS: frozenset[type] = frozenset(
 
 
 def describe_number(value: Any) -> Hashable:
-    """Return what of a number decides which program and launch serve it; None of all else."""
+    """Return what decides which program and launch serve a number; None for all else."""
     kind: Any = type(value)
     if kind in NUMBERS:
         return cast(Hashable, kind)
@@ -382,7 +382,7 @@ def describe_number(value: Any) -> Hashable:
 
 
 def _tensor_description() -> Callable[[Array], Hashable]:
-    """Return what describes tensors; no public names tell what is asked of torch's ``_C``."""
+    """Return the function that describes tensors; only torch's ``_C`` tells what it asks."""
     torch = sys.modules["torch"]
     forward_ad, default = torch.autograd.forward_ad, torch.get_default_dtype
     strided = torch.strided

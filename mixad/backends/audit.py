@@ -68,7 +68,7 @@ class Audit:
                 self._check(elements, k, {m: values[k] for m, values in got.items()})
 
     def _sample(self) -> _Values:
-        """Return which elements are computed again, counted in C order."""
+        """Return the elements to compute again, counted in C order."""
         total = math.prod(self.shape)
         seed = [int(program.token[:16], 16) for program in self.passes]
         random = np.random.default_rng([*seed, next(self._launches)])
@@ -91,7 +91,7 @@ class Audit:
         return found
 
     def _stored_and_summed(self, results: Sequence[Any]) -> Iterator[tuple[OutputRequest, Any]]:
-        """Yield what was asked for with its results; what is side by side one after the other."""
+        """Yield requests with their results; results side by side come one after the other."""
         for request, result in zip(self.requests, results, strict=True):
             if self.passes[request.pass_index].accumulator(request.result) is not None:
                 continue  # no element has a value of its own
@@ -173,7 +173,7 @@ class Elements:
 
     @cached_property
     def known(self) -> Callable[[Sequence[Any]], list[tuple[Any, float, bool]]]:
-        """The function that tells what is known of one element's results."""
+        """The function that returns what is known of one element's results."""
         return known_results(self.program, max_turns=_MAX_TURNS)
 
     def numbers(self, k: int) -> list[Any]:
@@ -190,7 +190,7 @@ class Elements:
 
 
 def _picked(array: Any, places: Sequence[_Values], count: int) -> Any:
-    """Return the elements at some places of the shape that an array broadcasts to."""
+    """Return the elements at some places of the shape to which an array broadcasts."""
     if not array.shape:
         return _spread(array, count)
     xp, shape = library_of(array).xp, tuple(array.shape)
@@ -214,7 +214,7 @@ def _on_host(array: Any) -> _Values:
 
 
 def _number(value: Any, type: ScalarType) -> Any:
-    """Return a number as kernels are given it: one of 16 bits is rounded."""
+    """Return a number as kernels get it: rounded if it has 16 bits."""
     return rounded(value, type)[()] if type.is_narrow else value
 
 

@@ -20,7 +20,7 @@ _DEVICES = ("cpu", "cuda")
 
 
 def in_given_types(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function during which torch computes in the types that it is given."""
+    """Return a function during which torch computes in the types of its arguments."""
 
     @wraps(function)
     def computed(*args: P.args, **kwargs: P.kwargs) -> R:

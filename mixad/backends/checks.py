@@ -24,7 +24,7 @@ __all__ = [
 
 
 def check_arguments(program: Program, arguments: Sequence[Any]) -> None:
-    """Name the argument that kernels do not take."""
+    """Raise an error that names the first argument which kernels do not take."""
     for param, argument in zip(program.params, arguments, strict=True):
         try:
             if param.kind != "uniform":
@@ -49,7 +49,7 @@ def check_writes(
     requests: Sequence[OutputRequest],
     faults: Mapping[str, str],
 ) -> None:
-    """Refuse outputs that a backend's kernels do not know of: they would write something else."""
+    """Refuse outputs that a backend's kernels do not support and would write wrongly."""
     because = "".join(f"; it serves because {reason}" for reason in faults.values())
     if any(r.part is not None for r in requests) and not declares_parts(backend):
         raise BackendError(
@@ -77,7 +77,7 @@ def check_writes(
 
 
 def declares_parts(backend: Backend) -> bool:
-    """Whether a backend says that its kernels write into parts of larger arrays."""
+    """Whether a backend says that its kernels write into slices of larger arrays."""
     return bool(getattr(backend, "writes_parts", False))  # `isinstance` takes ten times as long
 
 
@@ -87,7 +87,7 @@ def declares_beside(backend: Backend) -> bool:
 
 
 def declares_update(backend: Backend, update: str) -> bool:
-    """Whether a backend says that its kernels change arrays at computed indices in some way."""
+    """Whether a backend says that its kernels make such updates at computed indices."""
     updates = getattr(backend, "accumulates", ())
     if isinstance(updates, bool):
         raise BackendError(

@@ -20,7 +20,7 @@ _METADATA = (".dist-info", ".egg-info")
 
 
 def entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """Return what installed distributions announce under a name, as `importlib.metadata` does."""
+    """Return the entry points of a group, as `importlib.metadata` does."""
     if not any(_may_announce(group, folder) for folder in sys.path) and not _are_found_otherwise():
         return ()
     from importlib import metadata
@@ -54,7 +54,7 @@ def _names(group: str, folder: str, metadata: str) -> bool:
 
 
 def _are_found_otherwise() -> bool:
-    """Whether something else than folders for imports may know distributions."""
+    """Whether distributions may come from anything but folders for imports."""
     return any(
         finder is not PathFinder and hasattr(finder, "find_distributions")
         for finder in sys.meta_path

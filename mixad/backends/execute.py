@@ -85,7 +85,7 @@ _MAX_KERNELS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """What a backend made of a spec: one for all launches of it, and gone with the last of them."""
+    """A backend's executable of a spec: one for all launches, freed with the last of them."""
 
     backend: Backend
     executable: Executable
@@ -105,11 +105,11 @@ class InBoxes(NamedTuple):
     def launch(
         self, reads: Sequence[int], writes: Sequence[int], fixed: Mapping[int, Any]
     ) -> Callable[[list[Any]], None] | None:
-        """Return what launches the kernel on registers."""
+        """Return a function that launches the kernel on registers."""
         return self.backend.in_boxes(self.boxes, self.shape, reads, writes, fixed)
 
     def blocks(self) -> tuple[Stepping, tuple[LaunchBlock, ...]] | None:
-        """Return the launches as what the backend runs step after step; None if it does not."""
+        """Return the launches as blocks that the backend runs step by step; None if it cannot."""
         if not isinstance(self.backend, Stepping):
             return None
         blocks = [self.backend.block(bound, firsts) for bound, firsts in self.boxes]
@@ -131,13 +131,13 @@ class Prepared:
     def repeated(
         self, reads: Sequence[int], writes: Sequence[int], fixed: Mapping[int, Any]
     ) -> Callable[[list[Any]], None] | None:
-        """Return what launches it on registers, if that saves something: see `Repeating`."""
+        """Return a function that launches on registers, if it saves time: see `Repeating`."""
         if not isinstance(self.backend, Repeating):
             return None
         return self.backend.repeated(self.bound, reads, writes, fixed)
 
     def blocks(self) -> tuple[Stepping, tuple[LaunchBlock, ...]] | None:
-        """Return it as what its backend runs step after step; None if that cannot be."""
+        """Return the launch as a block that its backend runs step by step; None if it cannot."""
         if not isinstance(self.backend, Stepping):
             return None
         found = self.backend.block(self.bound)
@@ -160,7 +160,7 @@ class Kernel:
 
     @cached_property
     def numbers(self) -> Numbers | None:
-        """What computes the kernel on single numbers, if that is short and exact."""
+        """The evaluator of the kernel on single numbers, if it is short and exact."""
         return numbers_for(self.passes, self.requests)
 
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
@@ -204,7 +204,7 @@ class Kernel:
         return None
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
-        """Return what a launch depends on: backend, and library, device and layout of arrays."""
+        """Return the key of a launch: backend, and library, device and layout of arrays."""
         key: list[object] = [self, backend, len(self._faults)]
         for a, is_array in zip(arguments, self._is_array, strict=True):
             if type(a) is np.ndarray:  # told in a third of the time
@@ -270,7 +270,7 @@ class Kernel:
         return InBoxes(chosen, boxes, shape)
 
     def _elsewhere(self, prepared: Prepared, arguments: Sequence[Any]) -> Prepared:
-        """Return a launch that begins where arrays do, for the parts that are wanted here."""
+        """Return the launch, with the slices that are wanted here in place of its own."""
         moved = self._moved
         if moved is None or moved[0] is not prepared:
             chosen, launch = prepared.backend, prepared.launch.moved(self._starts)
@@ -309,14 +309,14 @@ class Kernel:
     def _runner(
         self, chosen: Backend, launch: Launch, bound: Bound, arguments: Sequence[Any]
     ) -> Run:
-        """Return what launches a kernel; launches on a plugin's backend are watched."""
+        """Return a function that launches a kernel; launches on a plugin's backend are watched."""
         plugin = registry.plugin_of(chosen.name)
         if plugin is None:
             return partial(chosen.launch, bound)
         return watch_launch(plugin, chosen, launch, bound, *one_place(self._arrays(arguments)))
 
     def _leave(self, chosen: Backend, backend: str | None, fault: BackendError) -> None:
-        """Leave a plugin's backend that failed to the others, unless it was asked for by name."""
+        """Leave a plugin's backend that failed for another, unless the user named it."""
         if backend is not None or registry.plugin_of(chosen.name) is None:
             raise fault
         self._faults[chosen.name] = str(fault)
@@ -376,7 +376,7 @@ _COMPILED: weakref.WeakValueDictionary[tuple[int, KernelSpec], Compiled] = (
 
 
 def _compiled(backend: Backend, spec: KernelSpec) -> Compiled:
-    """Return what a backend makes of a spec, made anew only if no launch has it."""
+    """Return a backend's executable of a spec; it is compiled only if no launch has it."""
     key = (id(backend), spec)
     found = _COMPILED.get(key)
     if found is None:
@@ -387,7 +387,7 @@ def _compiled(backend: Backend, spec: KernelSpec) -> Compiled:
 
 
 def _at_first(request: OutputRequest) -> OutputRequest:
-    """Return a request with its part where the array begins: those that differ are one launch."""
+    """Return a request with its slice at the array's begin: those that differ share one launch."""
     part = request.part
     if part is None:
         return request
@@ -403,7 +403,7 @@ def _stored(backend: str, program: Program, arguments: Sequence[Any]) -> tuple[A
 def _without_sums(
     passes: tuple[Program, ...], requests: tuple[OutputRequest, ...]
 ) -> tuple[Program, ...]:
-    """Return programs that add only to the accumulators that are wanted."""
+    """Return programs that add only to accumulators which are outputs."""
     wanted = [{r.result for r in requests if r.pass_index == at} for at in range(len(passes))]
     return tuple([without_sums(p, own) for p, own in zip(passes, wanted, strict=True)])
 

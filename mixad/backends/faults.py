@@ -73,12 +73,12 @@ def _is_users(error: BaseException) -> bool:
 
 
 def fault(plugin: PluginSource, name: str, what: str) -> BackendError:
-    """Return the error about what something that a plugin offers under a name did wrong."""
+    """Return the error about an object that a plugin offers under a name."""
     return BackendError(f"{name!r} of the {plugin} {what}; {way_out(plugin)}")
 
 
 def _code_of(handler: Any) -> Any:
-    """Return the code that handles a signal, whatever is called; None if it is not Python's."""
+    """Return the code of a signal's handler, for any callable; None if it is not Python's."""
     while isinstance(handler, partial):
         handler = handler.func
     function = getattr(handler, "__func__", handler)
@@ -107,7 +107,7 @@ class PluginCall:
 
 
 def fault_of(plugin: PluginSource, name: str, error: BaseException, what: str) -> BackendError:
-    """Return the error about an exception of what a plugin offers under a name."""
+    """Return the error about an exception in an object that a plugin offers under a name."""
     return fault(plugin, name, f"raised {type(error).__name__} {what}: {error}")
 
 
@@ -151,7 +151,7 @@ def _where(planned: Launch) -> str:
 
 
 def _wrong(results: object, planned: Launch, on: Library, where: str) -> tuple[str, str] | None:
-    """Return what results are, and what they must be; or None where they are right."""
+    """Return the kind of some results, and what they must be; None if they are right."""
     expected = list(zip(planned.results, planned.spec.outputs, strict=True))
     if not isinstance(results, tuple):
         return describe(results), "a tuple"
@@ -172,5 +172,5 @@ def _wrong(results: object, planned: Launch, on: Library, where: str) -> tuple[s
 
 
 def describe(value: object) -> str:
-    """Return what something is that was to be something else."""
+    """Return what an object is that has the wrong type."""
     return "None" if value is None else f"a {type(value).__name__}"

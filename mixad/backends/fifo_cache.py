@@ -27,16 +27,16 @@ class FifoCache(Generic[T]):
         self._lock = lock_of(self, "_lock", threading.Lock)
 
     def __len__(self) -> int:
-        """Return how many values are known."""
+        """Return the number of values."""
         return len(self._known)
 
     def get(self, key: Hashable) -> T | None:
-        """Return a value, None if it is not known."""
+        """Return a value, None if there is none."""
         found = self._known.get(key)
         return None if found is None else found[1]
 
     def keep(self, key: Hashable, weight: int, value: T) -> None:
-        """Remember a value, and forget those known longest while all weigh too much."""
+        """Add a value; the oldest entries are evicted while all weigh too much."""
         # A signal's handler may have interrupted the thread that has the lock: it keeps nothing.
         lock = self._lock
         if not lock.acquire(timeout=_PATIENCE_SECONDS):
@@ -50,7 +50,7 @@ class FifoCache(Generic[T]):
             lock.release()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Evict everything."""
         with self._lock:
             self._known.clear()
             self._weight = 0

@@ -35,7 +35,7 @@ _METHODS = ("is_tracing", "trace", "follows", "call")
 
 
 def load_integrations() -> None:
-    """Load what plugins offer for array libraries that have been imported since the last time."""
+    """Load plugins' integrations of array libraries imported since the last time."""
     if are_any_installed():
         for announced in registry.default_registry().integrations:
             spec = announced.spec
@@ -45,7 +45,7 @@ def load_integrations() -> None:
 
 
 def _load(announced: Announced[IntegrationSpec]) -> None:
-    """Load one; a failure is told, and calls that it would record are refused as without it."""
+    """Load one; a failure is a warning, and calls are then refused as without it."""
     spec, plugin = announced.spec, announced.plugin
     try:
         loaded = spec.load()
@@ -92,7 +92,7 @@ def borrower(library: str) -> Borrowing | None:
 def generators_of(
     library: str, arrays: Sequence[Any]
 ) -> Callable[[], AbstractContextManager[None]]:
-    """Return what gives a context in which a library draws the random numbers that come now."""
+    """Return a function that makes a context with the random numbers a library draws next."""
     found = borrower(library)
     return nullcontext if found is None else found.generators(arrays)
 
@@ -105,7 +105,7 @@ def _borrower(library: str) -> Borrowing | None:
 def recorded(
     integration: Integration, program: Program, values: Sequence[Any], options: KernelOptions
 ) -> tuple[Any, ...]:
-    """Return what an integration makes of a call: one array for each output."""
+    """Return an integration's results of a call: one array for each output."""
     outputs = integration.call(program, values, options)
     plugin, count = _plugins.get(id(integration)), len(program.outputs)
     if plugin is not None and not (isinstance(outputs, tuple) and len(outputs) == count):

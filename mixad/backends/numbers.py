@@ -108,7 +108,7 @@ def _definition(s: Equation) -> Callable[..., Any]:
 
 
 def numbers_for(passes: Sequence[Program], requests: Sequence[OutputRequest]) -> Numbers | None:
-    """Return what computes programs on numbers; None if they are not short and exact."""
+    """Return an evaluator of programs on numbers; None if they are not short and exact."""
     if len(passes) != 1 or passes[0].accumulators or len(passes[0].body.statements) > _MOST:
         return None
     if not all(map(_is_taken, passes[0].params)) or any(map(_has_axes, requests)):

@@ -54,7 +54,7 @@ def digest(*parts: str | bytes) -> str:
 
 
 class _UnusableError(OSError):
-    """A folder or file that others could have written, or a folder that cannot be made."""
+    """A folder or file that others could write, or a folder that cannot be made."""
 
 
 class ObjectCache:
@@ -70,7 +70,7 @@ class ObjectCache:
         self._has_warned = False
 
     def load(self, key: str) -> bytes | None:
-        """Return what is kept for a key; None if there is nothing that can be trusted."""
+        """Return the object code of a key; None if there is none that can be trusted."""
         path = self._path(key)
         try:
             self._check_folder()
@@ -85,7 +85,7 @@ class ObjectCache:
         return _parse(content, key)
 
     def store(self, key: str, object_code: bytes) -> None:
-        """Keep object code for a key."""
+        """Store object code under a key."""
         path = self._path(key)
         try:
             self._make_folder()
@@ -106,12 +106,12 @@ class ObjectCache:
             raise _UnusableError(f"the folder cannot be made ({error})") from error
 
     def size(self) -> tuple[int, int]:
-        """Return how many files there are, and how many bytes they have."""
+        """Return the number of files, and of their bytes."""
         sizes = [status.st_size for _, status in self._files()]
         return len(sizes), sum(sizes)
 
     def clear(self) -> int:
-        """Remove all files that are ours by their names; return how many there were."""
+        """Remove all files with our names; return how many there were."""
         removed = 0
         for entry, _ in self._files():
             removed += _remove(entry)
@@ -147,7 +147,7 @@ class ObjectCache:
                         yield entry, entry.stat(follow_symlinks=False)
 
     def _trim(self) -> None:
-        """Remove what killed writers left, and the least recently used until a quarter is free."""
+        """Remove files of killed writers, and the least recently used until a quarter is free."""
         now = time.time()
         files = sorted(self._files(), key=lambda file: file[1].st_mtime)
         total = sum(status.st_size for _, status in files)
@@ -180,7 +180,7 @@ def default() -> ObjectCache:
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
-    """Refuse what another user owns or may write; Windows folders of a user are private already."""
+    """Refuse a path that another user owns or may write; a user's Windows folders are private."""
     if not hasattr(os, "geteuid"):
         return
     if status.st_uid != os.geteuid():
@@ -191,7 +191,7 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
 
 
 def _read_trusted(path: Path) -> tuple[bytes, float]:
-    """Return a file's bytes and age in seconds, having looked at the very file that is read."""
+    """Return a file's bytes and age in seconds, after a check of the very file that is read."""
     # Without O_NONBLOCK, opening a pipe that someone put there would wait for ever.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
@@ -204,7 +204,7 @@ def _read_trusted(path: Path) -> tuple[bytes, float]:
 
 
 def _write_at_once(path: Path, content: bytes) -> None:
-    """Write a file so that every reader, at any time, sees all of it or none."""
+    """Write a file so that every reader, at any time, sees all of it or nothing."""
     temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
@@ -230,7 +230,7 @@ def _format(key: str, object_code: bytes) -> bytes:
 
 
 def _parse(content: bytes, key: str) -> bytes | None:
-    """Return the object code in a file's bytes, None if they are not exactly what was written."""
+    """Return the object code in a file's bytes; None if a byte differs from what was written."""
     if not _HEADER.size <= len(content) <= _LARGEST_FILE:
         return None
     object_code = content[_HEADER.size :]

@@ -53,7 +53,7 @@ def located(
 
 
 def outside_error(program: Program, where: str, found: OutsideError) -> KernelIndexError:
-    """Return the error that tells users what the interpreter met."""
+    """Return the error with the index that the interpreter met."""
     name = _array(program, found.load)
     index = found.index[0] if len(found.index) == 1 else found.index
     message = f"{program.name}{where}: index {index} is outside {name!r} of shape {found.shape}"
@@ -62,7 +62,7 @@ def outside_error(program: Program, where: str, found: OutsideError) -> KernelIn
 
 
 def _suspected(program: Program, where: str) -> KernelIndexError:
-    """Return the error where the index is not known: it is in one of a few places."""
+    """Return the error for an unknown index: it names the lines that may have read it."""
     loads = [s for s in walk_statements(program.body) if isinstance(s, Load | Update)]
     names = " or ".join(dict.fromkeys(repr(_array(program, s)) for s in loads))
     lines = list(dict.fromkeys(s.line for s in loads if s.line is not None))
@@ -73,7 +73,7 @@ def _suspected(program: Program, where: str) -> KernelIndexError:
 
 
 def _array(program: Program, load: Load | Update) -> str:
-    """Return what the array is called that is read."""
+    """Return the name of the array that is read."""
     arrays = (*program.params, *program.accumulators)
     return next(p.name for p in arrays if p.var == load.array)
 
@@ -97,7 +97,7 @@ def _first(
 
 
 def _part(program: Program, arguments: Sequence[Any], axis: int, part: slice) -> list[Any]:
-    """Cut the lanes along an axis, counted from the last one (-1)."""
+    """Return a slice of the lanes along an axis, counted from the last one (-1)."""
     after = (slice(None),) * (-axis - 1)
     return [
         a[(..., part, *after)]
@@ -110,7 +110,7 @@ def _part(program: Program, arguments: Sequence[Any], axis: int, part: slice) ->
 def _interpreted(
     program: Program, arguments: Sequence[Any], accumulators: Sequence[tuple[int, ...]]
 ) -> OutsideError | None:
-    """Run one element; None where the interpreter cannot, or its arithmetic takes another way."""
+    """Run one element; None if the interpreter cannot, or its arithmetic takes another branch."""
     arrays = [a for a, p in zip(arguments, program.params, strict=True) if p.kind != "uniform"]
     if any(device_name(a) != "cpu" for a in arrays):
         return None

@@ -18,7 +18,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_if_large(size: int, library: str, device: str) -> None:
-    """Warn, once for each library and device, that many elements go without a compiled kernel."""
+    """Warn, once for each library and device, that many elements have no compiled kernel."""
     if size <= LARGE or (library, device) in _warned:
         return
     _warned.add((library, device))

@@ -17,7 +17,7 @@ __all__ = ["check_blocks", "check_dense", "check_no_tracer", "check_single", "ch
 
 
 def check_blocks(array: Array) -> None:
-    """Refuse a lazy array of unknown shape, and one whose blocks are said to be no plain arrays."""
+    """Refuse a lazy array of unknown shape, and one whose blocks are no plain arrays."""
     if any(map(math.isnan, array.shape)):
         raise KernelTypeError(
             "a Dask array whose shape is not known before it is computed is not supported",
@@ -29,7 +29,7 @@ def check_blocks(array: Array) -> None:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value is a NumPy array that is nothing more than an array, or a number."""
+    """Whether a value is a number or a NumPy array without any further meaning."""
     return type(value) in _PLAIN or isinstance(value, (np.generic, bool, int, float, complex))
 
 
@@ -37,7 +37,7 @@ _PLAIN = {np.ndarray, np.memmap}
 
 
 def plain_block(block: object, what: str) -> object:
-    """Return a block of a lazy array; what is more than an array is refused where it is met."""
+    """Return a block of a lazy array; refuse one that means more than an array."""
     if not _is_plain(block):
         name = _name_of(type(block))
         raise _other_blocks(f"{what}: a block of a Dask array is a {name}", block)
@@ -80,7 +80,7 @@ def _name_of(kind: type) -> str:
 
 
 def _way_to_plain(kind: type, through: str = "{}") -> str:
-    """Return how values of a type that is more than an array are made plain arrays."""
+    """Return how users convert values of such a type to plain arrays."""
     if issubclass(kind, np.ma.MaskedArray):
         filled, mask = (through.format(f"numpy.ma.{f}(x)") for f in ("filled", "getmaskarray"))
         return f"pass values and mask as two arrays: {filled} and {mask}"
@@ -117,7 +117,7 @@ def check_single(array: Array) -> None:
 
 
 def check_untracked(tensor: Array) -> None:
-    """Refuse a tensor without elements, and one that torch keeps more of where we do not look."""
+    """Refuse a tensor without elements, and one that torch tracks beyond what is looked at."""
     if tensor.is_meta:
         raise KernelTypeError(
             "a torch tensor on the device 'meta' has a shape but no elements",
@@ -175,7 +175,7 @@ def more_than_an_array(kind: type, hint: str | None = None) -> KernelTypeError:
 
 
 def without_memory(kind: type) -> KernelTypeError:
-    """Return the error for a type of arrays that NumPy cannot look into."""
+    """Return the error for a type of arrays whose memory NumPy cannot view."""
     return KernelTypeError(
         f"{_name_of(kind)} is not supported: it has no memory with an element for each index",
         hint=_way_to_plain(kind),
@@ -183,6 +183,6 @@ def without_memory(kind: type) -> KernelTypeError:
 
 
 def has_tangent(forward_ad: Any, tensor: Array) -> bool:
-    """Whether torch's forward mode follows a tensor: asked of each only while it is on."""
+    """Whether torch's forward mode follows a tensor; each is asked only while that is on."""
     is_off = getattr(forward_ad, "_current_level", 0) < 0
     return not is_off and forward_ad.unpack_dual(tensor).tangent is not None

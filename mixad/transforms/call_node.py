@@ -48,7 +48,7 @@ __all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call"]
 
 
 class Value(NamedTuple):
-    """What a function returned: its leaves, and for each that is of floats its cell, else None."""
+    """The value of a function: its leaves, and the cell of each float leaf, None for others."""
 
     leaves: list[Any]
     structure: pytree.Structure
@@ -60,18 +60,18 @@ class Value(NamedTuple):
         return [cell for cell in self.cells if cell is not None]
 
     def tree(self, of_floats: Sequence[Any]) -> Any:
-        """Return a tree with these in place of the leaves of floats, None for the others."""
+        """Return a tree with the given values for float leaves, None for the others."""
         left = iter(of_floats)
         leaves = [None if cell is None else next(left) for cell in self.cells]
         return pytree.unflatten(self.structure, leaves)
 
 
 class CallRule(Protocol):
-    """What is run, and how cotangents go back through it."""
+    """A function to call, and its pullback and pushforward."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         ...
 
     @property
@@ -83,21 +83,21 @@ class CallRule(Protocol):
         ...
 
     def argument(self, index: int) -> str:
-        """Return what an array is called in messages that was changed in the meantime."""
+        """Return the name, for messages, of an array that was changed in the meantime."""
         ...
 
     def run(self, arguments: Any) -> tuple[Any, Any]:
-        """Return the value for plain arguments, and what is kept beside them."""
+        """Return the value for plain arguments, and residuals."""
         ...
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
-        """Return cotangents of the leaves that carry the level, None where they are zero."""
+        """Return cotangents of the leaves that carry the level, None for zero."""
         ...
 
     def pushed(
         self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
     ) -> Sequence[Sequence[Any]]:
-        """Return for each direction the tangents of the floats, given those of the leaves."""
+        """Return, for each direction, the tangents of float results from those of the leaves."""
         ...
 
 
@@ -126,7 +126,7 @@ class CallNode(Called):
 
     @property
     def fresh(self) -> bool:
-        """Cotangents may be what the user holds."""
+        """False: cotangents may be arrays that the user holds."""
         return False
 
     def wrt(self, level: Level) -> list[int]:
@@ -134,7 +134,7 @@ class CallNode(Called):
         return [i for i, p in enumerate(self.parents) if p is not None and level in p.levels]
 
     def arguments(self, level: Level) -> list[Any]:
-        """Return the leaves as the transforms around a level see them, constants as they are."""
+        """Return the leaves as the outer transforms see them, constants unchanged."""
         return [
             leaf
             if is_constant(leaf)
@@ -145,7 +145,7 @@ class CallNode(Called):
         ]
 
     def entered(self, level: Level, own: Level) -> tuple[list[Any], list[Any]]:
-        """Return the leaves with those that carry a level entered into another, and their nodes."""
+        """Return the leaves, those of a level wrapped in tracers of another, and their nodes."""
         leaves, nodes = self.arguments(level), []
         for i in self.wrt(level):
             leaf = self.leaves[i]
@@ -154,7 +154,7 @@ class CallNode(Called):
         return leaves, nodes
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
-        """Let the rule carry them back; zeros stand for what it leaves out."""
+        """Let the rule pull the cotangents back; those that it leaves out are zeros."""
         given = [*cotangents, *[None] * (len(self.results) - len(cotangents))]
         gs = [
             like.zeros() if g is None else self._shown(broadcast_to(g, like.shape))
@@ -167,11 +167,11 @@ class CallNode(Called):
         return found
 
     def _shown(self, g: Any) -> Any:
-        """Return a cotangent as the rule gets it."""
+        """Return a cotangent in the form that the rule gets."""
         return g if self.rule.borrowed_from else _shielded(g)
 
     def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
-        """Return what the rule gives for some cotangents."""
+        """Return the rule's results for some cotangents."""
         is_noted = self.source is not None and level.journal is not None
         is_noted &= not self.results[0].kind.library.memory.is_capturing()
         if any(isinstance(g, Tracer) for g in gs) or not (is_noted or self.known):
@@ -185,7 +185,7 @@ class CallNode(Called):
         return pulled
 
     def forget(self) -> None:
-        """Forget what the rule gave on nodes."""
+        """Drop the rule's results on nodes."""
         self.known.clear()
 
     def pull(self, gs: Sequence[Any]) -> Sequence[Any]:
@@ -197,11 +197,11 @@ class CallNode(Called):
     def pushforward(
         self, directions: Iterable[Sequence[Any]], level: Level
     ) -> Sequence[Sequence[Any]]:
-        """Let the rule carry tangents forward."""
+        """Let the rule push tangents forward."""
         return self._run(self.rule.pushed, level, list(directions))
 
     def _run(self, step: Callable[..., Any], level: Level, given: Sequence[Any]) -> Sequence[Any]:
-        """Let the rule run the user's function: NumPy hides refusals in it behind its own error."""
+        """Let the rule run the user's function; restore refusals that NumPy's own errors hide."""
         try:
             found: Sequence[Any] = step(self, level, given)
             return found
@@ -260,7 +260,7 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
 
 
 def _is_of_one(strand: Strand, tracers: Sequence[Tracer]) -> bool:
-    """Whether traced values are those of a strand that is inside of no other transform."""
+    """Whether traced values belong to one strand that is inside of no other transform."""
     return strand.outer is None and all(t.strand is strand for t in tracers if is_traced(t))
 
 
@@ -282,7 +282,7 @@ def _input(level: Level, rule: CallRule, leaf: Any, given: Any) -> Any:
 
 
 def _recorded(strand: Strand, node: CallNode, traced: Sequence[Tracer]) -> list[Any]:
-    """Return the values of floats of a call as values of a strand."""
+    """Return the float results of a call as values of a strand."""
     cells = node.value.floats
     arrays = [_lockable(cell.array) for cell in cells]
     operation = _operation(len(traced), tuple([cell.weak for cell in cells]))
@@ -291,7 +291,7 @@ def _recorded(strand: Strand, node: CallNode, traced: Sequence[Tracer]) -> list[
 
 @cache
 def _operation(count: int, weak: tuple[bool, ...]) -> Operation:
-    """Return what gives the values of a call of so many traced values, which have been computed."""
+    """Return the operation of the computed values of a call of ``count`` traced values."""
     return Operation(partial(_given, count, weak), is_kernel=False, is_primitive=True)
 
 
@@ -315,7 +315,7 @@ def _given(count: int, weak: Sequence[bool], *operands: Any) -> Any:
 
 
 def _lockable(array: Any) -> Any:
-    """Return an array that can be locked while the user writes to what it is a view of."""
+    """Return an array that can be locked while the user writes to the array it is a view of."""
     return array.view() if type(array) is np.ndarray else array
 
 
@@ -353,7 +353,7 @@ def _run(
 
 
 def _taken_apart(name: str, result: Any, levels: frozenset[Level]) -> Value:
-    """Take apart what a function returned for plain arguments."""
+    """Split the value that a function returned for plain arguments."""
     leaves, structure = pytree.flatten(result)
     leaves = list(map(unwrapped, leaves))
     for leaf in leaves:
@@ -373,7 +373,7 @@ def is_inexact(leaf: Any) -> bool:
 
 
 def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
-    """Return the cell of a leaf; None of whole numbers and booleans, which have no derivative."""
+    """Return the cell of a leaf; None for integers and booleans, which have no derivative."""
     if not is_number(leaf) and not is_array(leaf):
         raise TracerError(
             f"{name} returned a {type(leaf).__name__}, which is no array: return arrays and numbers"
@@ -389,7 +389,7 @@ def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
 
 
 def _shielded(array: Any) -> Any:
-    """Return an array that the user's function cannot change for others who read it."""
+    """Return an array that the user's function cannot change for other readers."""
     if type(array) is not np.ndarray:
         return copied(array)
     view = array.view()

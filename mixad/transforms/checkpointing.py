@@ -97,12 +97,12 @@ class _Checkpoint:
     borrowed_from = ""  # the functions are the user's
 
     def argument(self, index: int) -> str:
-        """Return what an array is called in messages that was changed in the meantime."""
+        """Return the name, for messages, of an array that was changed in the meantime."""
         what = "an array captured by" if index == _CAPTURED else "an argument of"
         return f"{what} {self.name}"
 
     def run(self, arguments: Any) -> tuple[Any, Any]:
-        """Return the value; samples of its elements, and what random numbers it was given."""
+        """Return the value, samples of it, and a context that repeats its random numbers."""
         arrays = [leaf for leaf in pytree.leaves(arguments) if is_array(leaf)]
         is_of_torch = any(library_of(array).name == "torch" for array in arrays)
         again = generators_of("torch", arrays) if is_of_torch else nullcontext
@@ -110,13 +110,13 @@ class _Checkpoint:
         return value, ([_sample(leaf, self.check) for leaf in pytree.leaves(value)], again)
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
-        """Run the function again, recorded, and carry the cotangents back through that."""
+        """Run the function again, recorded, and pull the cotangents back through that."""
         return self._recorded(call, level).transposed(gs)
 
     def pushed(
         self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
     ) -> list[list[Any]]:
-        """Run the function again, recorded, and carry tangents forward through that."""
+        """Run the function again, recorded, and push tangents forward through that."""
         places = call.wrt(level)
         recorded = self._recorded(call, level, is_reverse=False)
         return recorded.pushed([[along[i] for i in places] for along in directions])
@@ -144,7 +144,7 @@ class _Checkpoint:
     def _check(
         self, value: Value, found: list[Any], structure: pytree.Structure, samples: Sequence[Any]
     ) -> None:
-        """Raise unless a run gave what the first one gave."""
+        """Raise unless a run gave the value of the first one."""
         same = structure == value.structure and all(
             self._is_same(leaf, cell, sample)
             for leaf, cell, sample in zip(found, value.cells, samples, strict=True)
@@ -156,7 +156,7 @@ class _Checkpoint:
             )
 
     def _is_same(self, leaf: Any, cell: Cell | None, sample: Any) -> bool:
-        """Whether a leaf of the second run is as that of the first one, whose sample is given."""
+        """Whether a leaf of the second run agrees with the first one's sample."""
         if cell is None:
             return not isinstance(leaf, Tracer)
         if tuple(getattr(leaf, "shape", ())) != cell.shape:

@@ -104,7 +104,7 @@ class CustomJvp(CustomFunction):
 
     @short_traceback
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the value of the function; recorded with its rule if an argument is traced."""
+        """Return the value of the function; record it with its rule if an argument is traced."""
         arguments = self.arguments(args, kwargs)
         if not arguments.is_traced:
             return self.f(*args, **kwargs)
@@ -127,15 +127,15 @@ class _JvpRule:
     borrowed_from = ""  # the functions are the user's
 
     def argument(self, index: int) -> str:
-        """Return what an array is called in messages that was changed in the meantime."""
+        """Return the name, for messages, of an array that was changed in the meantime."""
         return f"an argument of {self.name}"
 
     def run(self, primals: Any) -> tuple[Any, Any]:
-        """Return the value; nothing is kept beside the arguments."""
+        """Return the value; the residuals are the arguments alone."""
         return self.f(*self.given.with_primals(primals)), None
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
-        """Transpose the map of tangents: it is recorded, and the cotangents pulled back."""
+        """Record the map of tangents and pull the cotangents back through it."""
         places = call.wrt(level)
 
         def map_of_tangents(seeds: Sequence[Any]) -> list[Any]:
@@ -164,7 +164,7 @@ class _JvpRule:
         )
 
     def tangents(self, call: CallNode, level: Level, given: Sequence[Any]) -> list[Any]:
-        """Call the rule; return the tangents of what it returns, None where they are zero."""
+        """Call the rule; return the tangents of its results, None for zero."""
         leaves = call.arguments(level)
         filled = [_zero(leaf) if t is None else t for leaf, t in zip(leaves, given, strict=True)]
         primals = pytree.unflatten(call.tree, leaves)
@@ -193,7 +193,7 @@ class _JvpRule:
 
 
 def _zero(leaf: Any) -> Any:
-    """Return the tangent of an argument that does not move; None of what is no float."""
+    """Return a zero tangent of an argument; None for one that is no float."""
     leaf = unwrapped(leaf)
     if isinstance(leaf, Tracer):
         return owned(leaf.cell, None)

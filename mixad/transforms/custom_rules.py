@@ -44,20 +44,20 @@ class Arguments:
                 )
 
     def watch(self, reader: Reader) -> None:
-        """Keep the others as they are now, for a rule that reads them later."""
+        """Retain the other arguments as they are now, for a rule that reads them later."""
         self._fixed = pytree.tree_map(_own, self._fixed)
         arrays = [plain(leaf) for leaf in pytree.leaves(self._fixed)]
         self._watched = [Held(a, CHECK.read(), reader) for a in arrays if is_array(a)]
 
     @property
     def fixed(self) -> tuple[Any, ...]:
-        """Those that are not differentiated; raises if an array in them has been changed."""
+        """The arguments that are not differentiated; raises if an array in them has changed."""
         for held in self._watched:
             held.array  # noqa: B018
         return self._fixed
 
     def with_primals(self, primals: Sequence[Any]) -> tuple[Any, ...]:
-        """Return all arguments, with these in place of the primals."""
+        """Return all arguments, with the given ones in place of the primals."""
         fixed, moving = iter(self.fixed), iter(primals)
         count = len(self._fixed) + len(self.primals)
         return tuple([next(fixed if at in self._positions else moving) for at in range(count)])
@@ -69,12 +69,12 @@ class Arguments:
 
 
 def _own(leaf: Any) -> Any:
-    """Return a constant under another name: writing to the user's does not change it."""
+    """Return a constant under another name: writes to the user's do not change it."""
     return constant(unwrapped(leaf)) if is_constant(leaf) else leaf
 
 
 def _positions(name: str, nondiff_argnums: Argnums) -> tuple[int, ...]:
-    """Return the positions that a rule names, one alone too."""
+    """Return the positions that a rule names, also a single one."""
     given = nondiff_argnums if isinstance(nondiff_argnums, Sequence) else (nondiff_argnums,)
     for at in given:
         if not isinstance(at, (int, np.integer)) or isinstance(at, bool):
@@ -134,7 +134,7 @@ class CustomFunction(PickledFunction):
         self._rule = rule
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        """Return the arguments of a call; those passed by keyword take their places."""
+        """Return the arguments of a call, keyword arguments in their positions."""
         is_default = any(at >= len(args) for at in self._fixed)  # of the arguments not passed
         if kwargs or is_default:
             bound = inspect.signature(self.f).bind(*args, **kwargs)
@@ -151,13 +151,13 @@ class CustomFunction(PickledFunction):
 
 
 def place_of(rule: Function) -> str:
-    """Return where a rule is, for messages; nothing of one that is not written in Python."""
+    """Return where a rule is, for messages; empty if it is not written in Python."""
     code = getattr(inspect.unwrap(rule), "__code__", None)
     return "" if code is None else f" (in {code.co_filename}, line {code.co_firstlineno})"
 
 
 def pair_of(name: str, rule: str, result: Any, what: str) -> Any:
-    """Return what a rule returned, which must be a pair."""
+    """Return a rule's result, which must be a pair."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         got = "an array" if isinstance(result, Tracer) or is_array(result) else "no pair"
         raise TracerError(f"{name}: {rule} returned {got}: return a pair {what}")
@@ -165,7 +165,7 @@ def pair_of(name: str, rule: str, result: Any, what: str) -> Any:
 
 
 def fitting_leaves(what: str, structure: pytree.Structure, tree: Any) -> list[Any]:
-    """Return the leaves of what a rule returned, in which None stands for zeros of any tree."""
+    """Return the leaves of a rule's result, in which None stands for zeros of any tree."""
     try:
         return pytree.leaves_or_none(structure, tree)
     except ValueError as error:

@@ -99,7 +99,7 @@ class CustomVjp(CustomFunction):
 
     @short_traceback
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the value of the function; recorded with its rule if an argument is traced."""
+        """Return the value of the function; record it with its rule if an argument is traced."""
         arguments = self.arguments(args, kwargs)
         if not arguments.is_traced:
             return self.f(*args, **kwargs)
@@ -122,7 +122,7 @@ class _VjpRule:
     borrowed_from = ""  # the functions are the user's
 
     def argument(self, index: int) -> str:
-        """Return what an array is called in messages that was changed in the meantime."""
+        """Return the name, for messages, of an array that was changed in the meantime."""
         return f"an argument or a residual of {self.name}"
 
     def run(self, primals: Any) -> tuple[Any, Any]:
@@ -132,7 +132,7 @@ class _VjpRule:
         return value, (structure, [self._kept(leaf) for leaf in leaves])
 
     def pulled(self, call: CallNode, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
-        """Call the backward rule; on residuals that transforms around see, if there are any."""
+        """Call the backward rule, on residuals that outer transforms see, if there are any."""
         leaves = call.arguments(level)
         primals = pytree.unflatten(call.tree, leaves)
         if any(map(is_traced, leaves)):
@@ -146,7 +146,7 @@ class _VjpRule:
     def pushed(
         self, call: CallNode, level: Level, directions: Sequence[Sequence[Any]]
     ) -> list[list[Any]]:
-        """Transpose the backward rule, which must be linear; reverse mode takes it as it is."""
+        """Transpose the backward rule, which must be linear; reverse mode takes it unchanged."""
         places, cells = call.wrt(level), call.value.floats
         refusal = (
             f"{self.name}: bwd is not linear in the cotangent{place_of(self.bwd)}, so it has no "

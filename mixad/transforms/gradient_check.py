@@ -105,7 +105,7 @@ def _bits(args: Sequence[Any]) -> int:
 
 @dataclass(frozen=True)
 class _Check:
-    """What is compared, and how closely; ``path`` names the derivatives taken already."""
+    """Functions to compare and tolerances; ``path`` names the derivatives taken already."""
 
     name: str
     modes: Sequence[str]
@@ -116,7 +116,7 @@ class _Check:
     path: tuple[str, ...] = ()
 
     def run(self, f: Function, args: tuple[Any, ...], order: int) -> None:
-        """Check a function, and its derivatives up to an order less one."""
+        """Check a function, and its derivatives up to one order less."""
         value = f(*args)
         tangents = self._drawn(args)
         slopes = self._differences(f, args, tangents)
@@ -138,7 +138,7 @@ class _Check:
                 further.run(derivative, args, order - 1)
 
     def compare(self, found: Any, expected: Any) -> None:
-        """Raise where derivatives differ from differences."""
+        """Raise where derivatives disagree with finite differences."""
         pairs = zip(pytree.leaves(found), pytree.leaves(expected), strict=True)
         for at, (leaf, slope) in enumerate(pairs):
             error, got, wanted = _worst(leaf, slope)
@@ -200,7 +200,7 @@ def _against(f: Function, cotangent: Any) -> Function:
 
 
 def _product(one: Any, other: Any) -> float:
-    """Return the inner product of two trees, of complex numbers that of their parts."""
+    """Return the inner product of two trees, for complex numbers that of their parts."""
     pairs = zip(pytree.leaves(one), pytree.leaves(other), strict=True)
     return sum(_sum(_times(x, y)) for x, y in pairs)
 
@@ -217,7 +217,7 @@ def _sum(leaf: Any) -> float:
 
 
 def _worst(one: Any, other: Any) -> tuple[float, float | complex, float | complex]:
-    """Return how far two leaves are apart where they are farthest, and both elements there."""
+    """Return the largest difference of two leaves, and both elements there."""
     if not is_array(one):
         return abs(one - other), _number(one), _number(other)
     xp = library_of(one).xp

@@ -321,7 +321,7 @@ def stop_gradient(tree: Any) -> Any:
 
 
 def _stopped(leaf: Any) -> Any:
-    """Return the elements of now: what is recorded reads those of a traced array later."""
+    """Return the present elements: what is recorded reads a traced array's later."""
     is_number = isinstance(leaf, Tracer) and is_numpy_number(leaf)
     array = without_derivative(leaf) if is_number else plain(leaf)
     return copied(array)
@@ -343,7 +343,7 @@ def _pulled_back(
     has_aux: bool,
     asked: Asked,
 ) -> tuple[Any, list[Any], Any]:
-    """Return value (None if it is not wanted), gradients and aux of a function."""
+    """Return value (None if not wanted), gradients and aux of a function."""
     with Level(name) as level:
         strand = open_strand(level, f, args, positions)
         if strand is None:

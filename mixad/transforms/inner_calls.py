@@ -53,15 +53,15 @@ class InnerRun:
 
     @property
     def is_behind(self) -> bool:
-        """Whether segments have ended that have not been computed."""
+        """Whether segments have ended that are not computed yet."""
         return self._done < len(self._strand.ends)
 
     def value(self, slot: int) -> Any:
-        """Return the array of a value that has been computed."""
+        """Return the array of a computed value."""
         return plain(self._values[slot])
 
     def advance(self, wanted: Iterable[int]) -> bool:
-        """Compute what is wanted of the segments that have ended, and what others read of them."""
+        """Compute the wanted values of segments that have ended, and those that others read."""
         strand, outer = self._strand, self._strand.outer
         assert outer is not None
         start, done = strand.segment(self._done).start, len(strand.ends)
@@ -77,7 +77,7 @@ class InnerRun:
         return not outer.is_left
 
     def _operation(self, start: int, wanted: Sequence[int]) -> tuple[Operation, list[Any]]:
-        """Return what gives some values of what was recorded from a slot on, and its operands."""
+        """Return the operation of some values recorded from a slot on, and its operands."""
         places: dict[int, Hashable] = {}
         numbers: dict[Hashable, Any] = {}
         operands: list[Any] = []
@@ -113,19 +113,19 @@ def _values(
     numbers: Mapping[Hashable, Any],
     *operands: Any,
 ) -> Any:
-    """Return some values of what was recorded inside, with nothing derived of it there."""
+    """Return some values of an inner recording without derivatives of it."""
     done: dict[Hashable, Any] = {**numbers, **{~k: value for k, value in enumerate(operands)}}
     perform(steps, done)
     return as_results([done[at] for at in wanted])
 
 
 class InnerCall(StrandCall):
-    """A gradient inside of what is recorded: it is one operation of that."""
+    """A gradient inside of a recording, as one operation of that."""
 
     _make_run = InnerRun
 
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
-        """End the recording; on nodes, what is a view of an input is one of what was given."""
+        """End the recording; on nodes, a view of an input is a view of the given array."""
         super().finish(outputs, aux, asked)
         if not self.is_known:
             own = self.completed().nodes
@@ -137,7 +137,7 @@ class InnerCall(StrandCall):
                     join(inner, outer)
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
-        """Record the call with the strand around it."""
+        """Record the call with the outer strand."""
         if not asked.of_number:
             return
         leaf = outputs.leaves[0]
@@ -201,7 +201,7 @@ class InnerCall(StrandCall):
         return in_structures(found, self._structures)
 
     def completed(self) -> Inputs:
-        """Return the inputs with their nodes, over those of the transform around."""
+        """Return the inputs with their nodes, over those of the outer transform."""
         if self._lifted is None:
             given = self._given()
             lifted_inputs = lifted(self._level, given, range(len(given)))
@@ -211,7 +211,7 @@ class InnerCall(StrandCall):
         return self._lifted
 
     def _given(self) -> list[Any]:
-        """Return what it is called with, of the transform around."""
+        """Return the arguments of the call in the outer transform."""
         return self._strand.values[: len(self._states)]
 
 
@@ -225,14 +225,14 @@ class InnerForward(InnerCall):
     is_outermost = False
 
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
-        """End the recording: what is around for it alone is of no use if nodes do it."""
+        """End the recording; an outer recording for it alone is dropped if nodes do it."""
         super().finish(outputs, aux, asked)
         around = self._strand.outer
         if self.is_outermost and not self.is_known and around is not None:
             around.is_left = True
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
-        """Record the call with the strand around it; ``asked.given`` are the tangents."""
+        """Record the call with the outer strand; ``asked.given`` are the tangents."""
         strand, leaves = self._strand, outputs.leaves
         slots = [leaf.slot for leaf in leaves if strand.has(leaf)]
         own = len(slots) if asked.with_value else 0
@@ -251,7 +251,7 @@ class InnerForward(InnerCall):
     def _computation(
         self, outputs: Outputs, asked: Asked
     ) -> tuple[Callable[..., Any], Sequence[Any]]:
-        """Return what gives the derivatives, and after these values, and its further operands."""
+        """Return the function for the derivatives, then values, and its further operands."""
         return _push_forward if asked.with_value else push_tangent, asked.given
 
     def _derivatives(self, found: list[Any]) -> list[Any]:
@@ -282,7 +282,7 @@ class Inside(NamedTuple):
 
     @staticmethod
     def of(strand: Strand, outputs: Sequence[int], wanted: Sequence[int]) -> Inside:
-        """Return a call that has been recorded; its operands are what `came_into` it."""
+        """Return a recorded call; its operands are `came_into` it."""
         came, numbers = came_into(strand)
         steps, name = tuple(strand.steps()), strand.level.name
         return Inside(name, len(strand.inputs), tuple(came), numbers, steps, outputs, wanted)
@@ -311,7 +311,7 @@ class Inside(NamedTuple):
 
 
 class HandedOnError(Exception):
-    """What a function returns is a view of what it was given."""
+    """A function returns a view of its argument."""
 
 
 def _shares(leaf: Any, inputs: Sequence[Tracer]) -> bool:
@@ -351,7 +351,7 @@ def operation_of(
 
 
 def _pull_back(call: Inside, *operands: Any) -> Any:
-    """Return gradients, and what else is wanted of a call, by nodes."""
+    """Return gradients and the other wanted values of a call, by nodes."""
     with Level(call.name) as level:
         inputs, outputs, wanted = call.replay(level, operands)
     around = outputs.around(level)
@@ -376,13 +376,13 @@ def _push_forward(call: Inside, *operands: Any) -> Any:
 
 
 def push_tangent(call: Inside, *operands: Any) -> Any:
-    """Return the tangents of a function's outputs without their values, and what else is wanted."""
+    """Return the tangents of a function's outputs and the other wanted values, but no outputs."""
     carried, wanted = _carry(call, operands)
     return as_results([*carried.without_values().along(0), *wanted])
 
 
 def _carry(call: Inside, operands: Sequence[Any]) -> tuple[Carried, list[Any]]:
-    """Return what a function returns on dual numbers, and what else is wanted."""
+    """Return a function's results on dual numbers, and the other wanted values."""
     at = len(operands) - call.inputs
     with Level(call.name, is_reverse=False) as level:
         inputs, outputs, wanted = call.replay(level, operands[:at])
@@ -391,5 +391,5 @@ def _carry(call: Inside, operands: Sequence[Any]) -> tuple[Carried, list[Any]]:
 
 
 def as_results(found: Sequence[Any]) -> Any:
-    """Return what an operation gives: one value, or several."""
+    """Return the results of an operation: one value, or several."""
     return tuple(found) if len(found) > 1 else found[0]

@@ -41,7 +41,7 @@ class InnerJacobian(InnerForward):
     """
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
-        """Record the call with the strand around it."""
+        """Record the call with the outer strand."""
         is_complex = any(self._strand.has(t) and t.kind.type.is_complex for t in outputs.leaves)
         if is_complex or _passes(self._shapes(), outputs, asked.given) > _MAX_PASSES:
             self._strand.is_left = True
@@ -64,12 +64,12 @@ class InnerJacobian(InnerForward):
 
 
 def _by_columns(call: Inside, *operands: Any) -> Any:
-    """Return blocks by forward passes, and what else is wanted."""
+    """Return blocks by forward passes, and the other wanted values."""
     return _found(call, operands, "forward")
 
 
 def _by_rows(call: Inside, *operands: Any) -> Any:
-    """Return blocks by backward passes, and what else is wanted."""
+    """Return blocks by backward passes, and the other wanted values."""
     return _found(call, operands, "reverse")
 
 

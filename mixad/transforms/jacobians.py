@@ -244,7 +244,7 @@ def _jacobian(f: Function, name: str, argnums: Argnums, has_aux: bool, mode: Mod
 
 
 def _with_numbers(jacobian: Any, args: Sequence[Any], positions: Sequence[int]) -> Any:
-    """Return a Jacobian whose blocks without axes are as the inputs: arrays, or numbers."""
+    """Return a Jacobian whose blocks without axes have the inputs' kind: arrays, or numbers."""
     inputs = pytree.leaves([args[position] for position in positions])
     blocks, structure = pytree.flatten(jacobian)
     if any(type(block) is float or isinstance(block, np.generic) for block in blocks):
@@ -300,7 +300,7 @@ def _on_level(
 
 
 def _check_real(name: str, function: Recorded) -> None:
-    """Refuse complex numbers: one number for each pair of elements would not do."""
+    """Refuse complex numbers: a pair of elements has more than one partial."""
     traced = [leaf for leaf in function.outputs.leaves if isinstance(leaf, Tracer)]
     if any(cell.type.is_complex for cell in (*function.inputs.cells, *[t.cell for t in traced])):
         raise TracerError(

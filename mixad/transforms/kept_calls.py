@@ -33,7 +33,7 @@ __all__ = ["KeptCall", "keep_call"]
 def keep_call(
     name: str, f: Function, primals: Sequence[Any], has_aux: bool, *, is_reverse: bool
 ) -> tuple[Any, Any, KeptCall | Recorded]:
-    """Return the value of a call, its aux, and what is linear of it: by plans, or by nodes."""
+    """Return value, aux and the linear map of a call: by plans, or by nodes."""
     positions = range(len(primals))
     with Level(name, is_reverse=is_reverse) as level:
         call = open_strand(level, f, primals, positions, None, KeptCall)
@@ -58,11 +58,11 @@ class KeptCall(StrandCall):
 
     @classmethod
     def takes(cls, arrays: Sequence[Any], described: Sequence[Hashable]) -> bool:
-        """Whether they have few elements: of others nodes keep what they have computed."""
+        """Whether the arrays have few elements; for others nodes keep their values."""
         return None in described or size_of(arrays) <= SMALL
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
-        """Compute the values; ``asked`` is that there are some."""
+        """Compute the values; ``asked`` says whether there are any."""
         strand, leaves = self._strand, outputs.leaves
         own = [leaf for leaf in leaves if strand.has(leaf)]
         if not own or any(leaf.kind.type.is_complex for leaf in own):
@@ -77,13 +77,13 @@ class KeptCall(StrandCall):
             self._run, self._outputs, self._found = run, outputs, (values, ())
 
     def run(self) -> tuple[Any, list[Any], Any]:
-        """Return the value, no gradients, and aux, which are held no more."""
+        """Return the value, no gradients, and aux, and release them."""
         found = super().run()
         self._found, self._returned = ([], ()), self._returned._replace(leaves=[])
         return found
 
     def _own(self, run: Run, slot: int) -> Any:
-        """Return a value such that the caller may change it."""
+        """Return a value that the caller may change."""
         values, sources = run.values, set(self._strand.sources.values())
         value, stored = values[slot], [values[at] for at in sources]
         is_stored = any(may_share_memory(value, other) for other in stored)
@@ -107,7 +107,7 @@ class KeptCall(StrandCall):
         return pytree.unflatten(structure, found or self._pushed_by_nodes(leaves))
 
     def _pushed(self, tangents: Sequence[Any]) -> Sequence[Any] | None:
-        """Return the tangents of outputs by a plan; None if there is none to be."""
+        """Return the tangents of outputs by a plan; None where none can serve."""
         strand, outputs = self._strand, self._outputs.leaves
         if not (strand.ends and all(map(strand.has, outputs))):
             return None
@@ -133,7 +133,7 @@ class KeptCall(StrandCall):
         return found and [unshared_tangent(tangent, taken) for tangent in found[0]]
 
     def _pushed_by_nodes(self, tangents: Sequence[Any]) -> Sequence[Any]:
-        """Return the tangents of outputs, which may be traced by transforms around."""
+        """Return the tangents of outputs, which outer transforms may trace."""
         found = self._outputs.leaves
         call = Inside.of(self._strand, [leaf.slot for leaf in found if self._strand.has(leaf)], [])
         with Level(self._level.name, is_reverse=False) as level:
@@ -144,7 +144,7 @@ class KeptCall(StrandCall):
         return function.carried([tangents]).without_values().along(0)
 
     def _came(self, slots: Iterable[int]) -> list[Any]:
-        """Return what came in, as it was then."""
+        """Return the inputs, as they were then."""
         assert self._run is not None
         values, library = self._run.values, self._strand.library
         inputs = self._as_inputs(values[: len(self._states)])
@@ -154,14 +154,14 @@ class KeptCall(StrandCall):
         ]
 
     def _as_inputs(self, arrays: Sequence[Any]) -> list[Any]:
-        """Return an array for each input as such inputs come in."""
+        """Return an array for each input, in the form in which inputs come in."""
         library = self._strand.library
         return [
             as_input(of_register(library, a), s) for a, s in zip(arrays, self._states, strict=True)
         ]
 
     def _pulled_by_nodes(self, seeds: Sequence[tuple[Tracer, Any]]) -> list[Any]:
-        """Return the cotangents of the arguments, which may be traced by transforms around."""
+        """Return the cotangents of the arguments, which outer transforms may trace."""
         call = Inside.of(self._strand, [leaf.slot for leaf, _ in seeds], [])
         with Level(self._level.name) as level:
             inputs, outputs, _ = call.replay(level, self._came(call.slots), is_alone=True)

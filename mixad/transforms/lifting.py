@@ -81,13 +81,13 @@ def in_structures(leaves: list[Any], structures: Sequence[pytree.Structure]) -> 
 
 
 class Outputs(NamedTuple):
-    """What a function returned: leaves that are tracers of the level or do not depend on it."""
+    """The value of a function: its leaves are tracers of the level or do not depend on it."""
 
     leaves: list[Any]
     structure: pytree.Structure
 
     def depend(self, level: Level) -> bool:
-        """Whether one of them depends on the level."""
+        """Whether a leaf depends on the level."""
         return any(isinstance(leaf, Tracer) and level in leaf.levels for leaf in self.leaves)
 
     def values(self, level: Level) -> Any:
@@ -95,16 +95,16 @@ class Outputs(NamedTuple):
         return pytree.unflatten(self.structure, (handed(leaf, level) for leaf in self.leaves))
 
     def without_values(self) -> Outputs:
-        """Return what later passes must know of the traced ones: not their arrays."""
+        """Return what later passes need of the traced leaves: not their arrays."""
         return self._replace(leaves=list(map(_without_value, self.leaves)))
 
     def around(self, level: Level) -> frozenset[Level]:
-        """Return the running transforms around ``level`` that the value depends on."""
+        """Return the outer transforms of ``level`` that the value depends on."""
         traced = [leaf.levels for leaf in self.leaves if isinstance(leaf, Tracer)]
         return frozenset([o for levels in traced for o in levels if o.alive and o is not level])
 
     def seeds(self, cotangent: Any, level: Level) -> list[tuple[Tracer, Any]]:
-        """Return the values where the backward pass begins, with which cotangents."""
+        """Return the values where the backward pass begins, with their cotangents."""
         found, structure = pytree.flatten_as(self.structure, cotangent)
         if structure is not self.structure and structure != self.structure:
             raise TracerError(
@@ -132,7 +132,7 @@ def _is_like(leaf: Tracer, given: Any) -> bool:
 
 
 def _described(leaf: Tracer) -> Cell:
-    """Return what is known of a traced value as a cell, which need not have its array."""
+    """Return a traced value as a cell, which need not have its array."""
     return leaf.cell if leaf.state is None else Cell(leaf.shape, leaf.kind, leaf.device)
 
 
@@ -198,7 +198,7 @@ def _input_cell(level: Level, leaf: Any, position: int) -> Cell:
 
 
 def _instead_of_integers(called: str | None) -> str:
-    """Return what to do: some solvers of SciPy pass on what users gave, others convert it first."""
+    """Return what to write: some solvers of SciPy pass on the user's integers, others do not."""
     if called is None:
         return "convert it to a float dtype, or leave it out of argnums"
     return f"{called} passes on what it is given, so give it floats, np.asarray(x0, float)"
@@ -221,7 +221,7 @@ def _where(level: Level, position: int) -> str:
 
 
 def _written(error: ValueError, level: Level) -> TracerError | None:
-    """Return the refusal that NumPy's error stands for if an array is locked."""
+    """Return the refusal for NumPy's error about a write to a locked array."""
     if not level.locks or "read-only" not in str(error):
         return None
     return TracerError(
@@ -271,7 +271,7 @@ def call_lifted(
     kwargs: dict[str, Any],
     has_aux: bool,
 ) -> tuple[Inputs, Outputs, Any]:
-    """Call the function on tracers of a level; return these, its outputs and its aux."""
+    """Call the function on tracers of a level; return inputs, outputs and aux."""
     inputs = lifted(level, list(args), positions)
     outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
     for outer, inner, origin in inputs.around:
@@ -294,7 +294,7 @@ def _check_output(f: Function, leaf: Any, level: Level) -> None:
 
 
 def warn_if_constant(f: Function, outputs: Outputs, level: Level) -> None:
-    """Warn where no output depends on the level: the user differentiates what is not there."""
+    """Warn if no output depends on the level: the user differentiates a constant."""
     if not outputs.depend(level):
         warn_user(
             f"mixad.{level.name}: the result of {_name(f)} does not depend on the arguments that "
@@ -304,7 +304,7 @@ def warn_if_constant(f: Function, outputs: Outputs, level: Level) -> None:
 
 
 def check_scalar(name: str, outputs: Outputs) -> None:
-    """Raise if a function did not return one number of floats."""
+    """Raise if a function did not return one float."""
     if outputs.structure is not pytree.LEAF:
         instead = "use has_aux=True for further results, or mixad.vjp"
         if outputs.structure.kind is type(None):

@@ -57,13 +57,13 @@ class RecordedRule(NamedTuple):
         return cls(own, [cast("InputNode", seed.origin.node) for seed in seeds], values)
 
     def transposed(self, cotangents: Sequence[Any]) -> list[Any]:
-        """Return what the transpose makes of cotangents of the values; None where it is zero."""
+        """Return the transpose at cotangents of the values; None for zero."""
         pairs = zip(map(self._origin, self.values), cotangents, strict=True)
         seeds = [(origin, g) for origin, g in pairs if origin is not None and g is not None]
         return [found and found.value for found in backward(self.own, seeds, self.inputs)]
 
     def pushed(self, directions: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        """Return for each direction the tangents of the values, given those of the inputs."""
+        """Return, for each direction, the tangents of the values from those of the inputs."""
         origins = [self._origin(value) for value in self.values]
         along = zip(*directions, strict=True)
         with Level(self.own.name, is_reverse=False) as own:
@@ -84,7 +84,7 @@ class RecordedRule(NamedTuple):
 
     @property
     def is_linear(self) -> bool:
-        """Whether all that was recorded is linear; False where it is not known."""
+        """Whether all that was recorded is linear; False if not known."""
         waiting = [self._origin(value) for value in self.values if value is not None]
         seen = set()
         while waiting:
@@ -101,7 +101,7 @@ class RecordedRule(NamedTuple):
 
 
 def _is_linear(origin: Origin, own: Level) -> bool:
-    """Whether what made a value is linear in all that depends on a level."""
+    """Whether the node of a value is linear in all that depends on a level."""
     node = origin.node
     moving = [i for i, p in enumerate(node.parents) if p and own in p.levels]
     match node:
@@ -164,7 +164,7 @@ def trial(cell: Cell, argument: int, number: int = 0) -> Array:
 
 @lru_cache(maxsize=64)
 def _spread(start: float, number: int) -> np.ndarray[Any, Any]:
-    """Return the parts of multiples of irrational numbers as numbers in no apparent order."""
+    """Return the fractions of multiples of irrational numbers: numbers in no apparent order."""
     steps = np.arange(1.0, _PERIOD + 1) + math.sqrt(2.0) * start
     if number == 0:
         return 0.5 + steps * _GOLDEN % 1.0
@@ -183,7 +183,7 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def _check_same(refusal: str, some: Sequence[Any], others: Sequence[Any], tolerance: float) -> None:
-    """Refuse a rule of which arrays differ that would be the same if it were linear."""
+    """Refuse a rule if arrays differ that a linear rule would make the same."""
     for one, other in zip(some, others, strict=True):
         given = [_wide(each) for each in (one, other) if each is not None]
         if given:
@@ -202,7 +202,7 @@ def _check_small(
 
 
 def _check(refusal: str, rest: Array, whole: Array, tolerance: float) -> None:
-    """Refuse a rest that is no rounding, where it is finite."""
+    """Refuse a rest that is more than rounding, where it is finite."""
     xp = library_of(rest).xp
     if bool(xp.any(rest != 0)):
         is_finite = xp.logical_and(xp.isfinite(rest), xp.isfinite(whole))
@@ -217,7 +217,7 @@ def _largest(array: Array, counted: Array) -> float:
 
 
 def _wide(value: Any) -> Array:
-    """Return an array, or that of a tracer, in the type in which its elements are computed."""
+    """Return an array, or a tracer's, in the type in which its elements are computed."""
     array = value.cell.array if isinstance(value, Tracer) else value
     library, type = library_of(array), element_type_of(array.dtype)
     return library.xp.astype(array, library.dtype_of(type.arithmetic)) if type.is_narrow else array

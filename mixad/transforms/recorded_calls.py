@@ -21,7 +21,7 @@ __all__ = ["Carried", "Recorded", "recorded"]
 
 
 class Recorded(NamedTuple):
-    """A call that has been recorded, to be carried forward or pulled back."""
+    """A recorded call, to be pushed forward or pulled back."""
 
     level: Level
     inputs: Inputs
@@ -37,12 +37,12 @@ class Recorded(NamedTuple):
         )
 
     def tangent(self, tangents: Sequence[Any]) -> Any:
-        """Return the tangent of the value along one direction; the value is not made."""
+        """Return the tangent of the value along one direction, without the value."""
         found = self.carried([self.leaves(tangents)]).without_values().along(0)
         return pytree.unflatten(self.outputs.structure, found)
 
     def pull(self, cotangent: Any) -> list[Any]:
-        """Return the cotangents of the arguments, for one of the value."""
+        """Return the cotangents of the arguments from the value's."""
         inputs, outputs, level = self.inputs, self.outputs, self.level
         seeds = [(leaf.origin, g) for leaf, g in outputs.seeds(cotangent, level)]
         cotangents = backward(level, seeds, inputs.nodes)
@@ -103,14 +103,14 @@ class Recorded(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """The outputs of a call that was recorded, on dual numbers of a level of their own."""
+    """The outputs of a recorded call, on dual numbers of a level of their own."""
 
     function: Recorded
     own: Level
     duals: list[Dual]
 
     def without_values(self) -> Carried:
-        """Return it without the values of the outputs: what nobody holds is not computed."""
+        """Return it without the values of outputs: what nobody holds is not computed."""
         return self._replace(duals=[dual._replace(value=None) for dual in self.duals])
 
     def values(self) -> list[Any]:

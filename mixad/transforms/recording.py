@@ -141,7 +141,7 @@ def tape(f: Function) -> Callable[..., Tape]:
 
 
 def _taped(level: Level, leaves: list[Any], inputs: Mapping[int, Sequence[Result]]) -> Tape:
-    """Return the tape of some values; ``inputs`` has, by the ids of nodes, what inputs are."""
+    """Return the tape of some values; ``inputs`` has the results of inputs by the ids of nodes."""
     tracers = [leaf for leaf in leaves if isinstance(leaf, Tracer)]
     origins = [t.origin for t in tracers if level in t.origin.levels]
     reads = _reads(level, origins)
@@ -158,7 +158,7 @@ def _taped(level: Level, leaves: list[Any], inputs: Mapping[int, Sequence[Result
 
 
 def _reads(level: Level, origins: list[Origin]) -> dict[int, list[Origin]]:
-    """Return, by the ids of nodes, what they read; a kernel node stands for its kernel."""
+    """Return the nodes that each node reads, by ids; a kernel node stands for its kernel."""
     found: dict[int, list[Origin]] = {}
     left = [origin.node for origin in origins]
     while left:
@@ -177,7 +177,7 @@ def _sources(node: Node, level: Level) -> Any:
 
 
 def _fusion(node: KernelNode) -> Any:
-    """Return what a node is computed with, as if nothing had been made yet."""
+    """Return the kernel that computes a node, as if nothing were materialized yet."""
     members = kernel_members(node)
     results = dict.fromkeys(request.result for request in node.outputs)
     return fuse(members, [(len(members) - 1, result) for result in results])

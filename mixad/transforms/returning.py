@@ -35,7 +35,7 @@ def gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: frozen
 
 
 def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) -> Any:
-    """Return a gradient with respect to an input of some type as its caller gets it."""
+    """Return a gradient in the caller's form, for an input of some type."""
     if isinstance(gradient, Tracer):
         return gradient
     if around:  # that of a linear function is traced, too
@@ -49,7 +49,7 @@ def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) ->
 
 
 def constant_around(array: Any, around: frozenset[Level], *, weak: bool = False) -> Tracer:
-    """Return an array as transforms see it that may ask for its derivative, which is zero."""
+    """Return an array as a constant for outer transforms, which may ask for its zero derivative."""
     cell = Cell.of(array, check_mode(around), weak=weak)
     node = ConstantNode(Result(cell.shape, cell.kind, cell.device))
     return ArrayTracer(cell, Origin(node, 0, around))
@@ -77,7 +77,7 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
 
 
 def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
-    """Return a cotangent in the shape of its cell, as an array or a tracer nothing else holds."""
+    """Return a cotangent in the shape of its cell, as an array or tracer of its own."""
     xp = cell.library.xp
     if cotangent is None:
         dtype = cell.library.dtype_of(cell.type)
@@ -91,7 +91,7 @@ def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
 
 
 def copied(array: Any) -> Any:
-    """Return a copy of an array whose elements others may change; anything else as it is."""
+    """Return a copy of an array whose elements others may change; other values unchanged."""
     if isinstance(array, np.ndarray):
         return array.copy()
     if not is_array(array) or isinstance(array, (np.generic, Tracer)):
@@ -104,17 +104,17 @@ def copied(array: Any) -> Any:
 
 
 def returned_aux(aux: Any, level: Level) -> Any:
-    """Return what the function handed over beside its value, without tracers of the level."""
+    """Return a function's aux, without tracers of the level."""
     return pytree.tree_map(lambda leaf: handed(leaf, level), aux)
 
 
 def handed(leaf: Any, level: Level) -> Any:
-    """Return a leaf of what the function gave to the caller: what it is a view of stays so."""
+    """Return a leaf of a function's result to the caller; views stay views."""
     return share(returned(leaf, level), leaf)
 
 
 def returned(leaf: Any, level: Level) -> Any:
-    """Return a leaf to the caller, without the level; of a constant its array."""
+    """Return a leaf to the caller, without the level; a constant as its array."""
     leaf = unwrapped(leaf)
     value = stripped(leaf, level)
     if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
@@ -123,7 +123,7 @@ def returned(leaf: Any, level: Level) -> Any:
 
 
 def without_derivative(leaf: Any) -> Any:
-    """Return the value of a leaf as functions outside of transforms would get it."""
+    """Return the value of a leaf in the form that functions outside of transforms get."""
     leaf = unwrapped(leaf)
     return _number(plain(leaf), leaf) if isinstance(leaf, Tracer) else leaf
 
@@ -143,7 +143,7 @@ def _python_number(array: Any) -> float | complex:
 
 
 def _is_written_to(array: Any) -> bool:
-    """Whether what is written to an array is seen by all who share its memory."""
+    """Whether all who share an array's memory see a write to it."""
     library = library_of(array)
     return library.is_mutable and not library.is_lazy
 

@@ -42,7 +42,7 @@ VALUES_ALONE = Asked(None, of_number=False, with_value=True)
 
 
 class _Returned(NamedTuple):
-    """What the caller gets beside gradients: leaves of the value, if it is wanted, and of aux."""
+    """What the caller gets beside gradients: leaves of the value, if wanted, and of aux."""
 
     leaves: list[Any]
     structures: list[pytree.Structure]
@@ -55,7 +55,7 @@ class _Returned(NamedTuple):
 
 
 def _returned(outputs: Outputs, aux: Any, *, with_value: bool) -> _Returned:
-    """Return what the caller gets of what the function returned."""
+    """Return the caller's part of a function's result."""
     leaves, structure = pytree.flatten(aux)
     if not with_value:
         return _Returned(leaves, [pytree.flatten(None)[1], structure])
@@ -105,11 +105,11 @@ class StrandCall:
 
     @classmethod
     def takes(cls, arrays: Sequence[Any], described: Sequence[Hashable]) -> bool:
-        """Whether there is such a call for inputs, of which None is told where all is not known."""
+        """Whether such a call serves inputs; the description of one is None if unknown."""
         return True
 
     def completed(self) -> Inputs:
-        """Return the inputs with their nodes: arrays count as they were when they came in."""
+        """Return the inputs with their nodes; arrays count as they were when they came in."""
         if self._lifted is None:
             alone = frozenset((self._level,))
             nodes: list[InputNode] = []
@@ -130,7 +130,7 @@ class StrandCall:
         return self._lifted
 
     def _entered(self, index: int) -> Tracer:
-        """Return the tracer, with cell and node, of an input."""
+        """Return the tracer of an input, with cell and node."""
         self.completed()
         found: Tracer = self._tracers[index]
         return found
@@ -152,7 +152,7 @@ class StrandCall:
         return outputs, aux
 
     def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
-        """End the recording: find what computes it, or give what the function returned nodes."""
+        """End the recording: find a plan, or give nodes to the function's result."""
         strand = self._strand
         strand.stop()
         if asked.with_value or aux is not None:
@@ -167,7 +167,7 @@ class StrandCall:
         strand.end()
 
     def _is_of_strand(self, outputs: Outputs, asked: Asked) -> bool:
-        """Whether what the function returned is traced by the strand or not at all."""
+        """Whether the strand traces the function's result, or nothing does."""
         has, leaves = self._strand.has, self._returned.leaves
         if asked.of_number:
             is_one = outputs.structure is pytree.LEAF and has(outputs.leaves[0])
@@ -178,7 +178,7 @@ class StrandCall:
         return not any(is_traced(leaf) for leaf in every if not has(leaf))
 
     def _find(self, outputs: Outputs, asked: Asked) -> None:
-        """Find what computes what is asked for."""
+        """Find what computes the request."""
         strand, leaves = self._strand, self._returned.leaves
         values: tuple[int, ...] = ()
         if self._traced:
@@ -213,14 +213,14 @@ class StrandCall:
             self._plan = strand.state.plans.get(self._key)
 
     def _are_alike(self, given: Sequence[Any]) -> bool:
-        """Whether cotangents are arrays such as those that came in."""
+        """Whether cotangents are arrays of the inputs' kind."""
         kind, device = type(self._arrays[0]), self._strand.device
         return all(
             type(g) is kind and g.device == device and describe_array(g) is not None for g in given
         )
 
     def run(self) -> tuple[Any, list[Any], Any]:
-        """Return the value, None if it is not wanted, the gradients, and aux."""
+        """Return the value (None if not wanted), the gradients, and aux."""
         if self._plan is not None:
             self._history.new = 0
             self._found = self._plan.run(self._strand.values, self._cotangents)
@@ -229,7 +229,7 @@ class StrandCall:
         return self._answer(*self._found)
 
     def _done_on_nodes(self) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return values and cotangents of a recording of one segment that has no plan yet."""
+        """Return values and cotangents of a recording of one segment without a plan."""
         assert self._key is not None
         slots, _, values = self._key
         run, plans = Run(self._strand), self._strand.state.plans
@@ -254,7 +254,7 @@ class StrandCall:
         return value, gradients, aux
 
     def _gradients(self, cotangents: Sequence[tuple[Any, bool] | None]) -> list[Any]:
-        """Return cotangents of the inputs as the caller gets them."""
+        """Return cotangents of the inputs in the caller's form."""
         library, device = self._strand.library, self._strand.device
         pairs = zip(cotangents, self._states, strict=True)
         found = [_gradient(cotangent, state, device) for cotangent, state in pairs]
@@ -263,14 +263,14 @@ class StrandCall:
         return in_structures(found, self._structures)
 
     def _handed(self, value: Any, leaf: Tracer) -> Any:
-        """Return a value as the caller gets it: NumPy has numbers where there is no axis."""
+        """Return a value in the caller's form: NumPy has numbers where there is no axis."""
         if self._strand.library is not NUMPY:
             return of_register(self._strand.library, value)
         return value if value.ndim else _number_in(value, leaf)
 
 
 def _gradient(cotangent: tuple[Any, bool] | None, state: State, device: Any) -> Any:
-    """Return a gradient of the shape of an input, which nothing else holds; of a number one."""
+    """Return a gradient in an input's shape, held by nothing else; a number for a number."""
     if cotangent is None:
         assert state.kind is not None
         found = filled(0.0, state.shape, state.kind, device)
@@ -283,16 +283,16 @@ def _gradient(cotangent: tuple[Any, bool] | None, state: State, device: Any) -> 
 
 
 def as_input(array: Any, state: State) -> Any:
-    """Return an array for an input as such inputs come in: of a number one."""
+    """Return an array, or a number, in the form in which such inputs come in."""
     return _number_in(array, state) if state.is_number else array
 
 
 def _number_in(array: np.ndarray[Any, Any], known: State | Tracer) -> Any:
-    """Return the number in an array without axes: what comes of Python's only is one of Python."""
+    """Return the number in an array without axes; one of Python numbers alone is Python's."""
     assert known.kind is not None
     return array.item() if known.kind.weak else array[()]
 
 
 def size_of(arrays: Sequence[Any]) -> int:
-    """Return how many elements some arrays have."""
+    """Return the number of elements in some arrays."""
     return sum([math.prod(array.shape) for array in arrays])

@@ -32,15 +32,15 @@ class History:
         self.new = 0
 
     def leave(self, f: Function) -> None:
-        """Note that a call of a function has left its strand, or might as well have."""
+        """Record that a call of a function left its strand, or might as well have."""
         self.left[_inside(f)] += 1
 
     def has_left(self, f: Function) -> bool:
-        """Whether a function is given no strand any more."""
+        """Whether a function gets no strand any more."""
         return self.left[_inside(f)] >= _MAX_LEFT
 
     def note_new(self, f: Function) -> None:
-        """Note that a plan was made for a call of a function."""
+        """Record that a plan was made for a call of a function."""
         self.new += 1
         if self.new > _MAX_NEW:
             self.leave(f)
@@ -75,7 +75,7 @@ def history_of(f: Function, transform: str, *, is_inner: bool) -> History:
 
 
 def _inside(f: Function) -> tuple[int, ...]:
-    """Return what tells functions of one code apart that call others: wrappers of a loss."""
+    """Return a key for functions of one code that call others, such as wrappers of a loss."""
     return tuple(map(_code_in, getattr(f, "__closure__", None) or ()))
 
 

@@ -85,13 +85,13 @@ def _are_taken(arrays: Sequence[Any]) -> bool:
 
 
 def _described(value: Any) -> Hashable:
-    """Return what tells an input from others: of a number its type."""
+    """Return what distinguishes an input; for a number its type."""
     kind = type(value)
     return cast("Hashable", kind) if kind in _NUMBERS else describe_array(value)
 
 
 def _state_of(value: Any, described: Hashable) -> State:
-    """Return what is known of an input, which may have been a number."""
+    """Return the state of an input, which may have been a number."""
     if isinstance(value, Tracer):
         return State(value.kind, value.shape, is_numpy_number(value))
     kind = kind_of(element_type_of(value.dtype), library_of(value), described is float)
@@ -99,7 +99,7 @@ def _state_of(value: Any, described: Hashable) -> State:
 
 
 def _traced_described(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
-    """Return descriptions of arguments that are values of strands; none unless all are."""
+    """Return descriptions of arguments if all are values of strands; else none."""
     found: list[Hashable] = []
     for leaf in leaves:
         strand = leaf.strand if type(leaf) is ArrayTracer else None

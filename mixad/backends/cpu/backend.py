@@ -38,7 +38,7 @@ _TELLING_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "neon", 
 
 @dataclass(frozen=True)
 class CpuKernel:
-    """A compiled kernel; where NumPy lacks one of its types, it is handed the bits."""
+    """A compiled kernel; it takes bits where NumPy lacks one of its types."""
 
     module: compiler.Module
     spec: KernelSpec
@@ -54,13 +54,13 @@ class CpuKernel:
 
     @cached_property
     def cost(self) -> int:
-        """What one element costs, as `mixad.kernel.cost` counts."""
+        """The cost of one element, as `mixad.kernel.cost` counts."""
         return sum(block_cost(program.body) for program in self.spec.passes)
 
 
 @dataclass(frozen=True)
 class BoundKernel:
-    """A compiled kernel with the argument block of a launch, and what runs it."""
+    """A compiled kernel with the argument block of a launch, and the function that runs it."""
 
     kernel: CpuKernel
     launch: Launch
@@ -134,7 +134,7 @@ class CpuBackend:
         return bound.run(arguments)
 
     def moved(self, bound: BoundKernel, launch: Launch) -> BoundKernel:
-        """Return the kernel with the argument block of a launch that writes parts elsewhere."""
+        """Return the kernel with the argument block of a launch that writes other slices."""
         return _bound(bound.kernel, launch, bound.binding.moved(launch))
 
     def repeated(
@@ -144,7 +144,7 @@ class CpuBackend:
         writes: Sequence[int],
         fixed: Mapping[int, Any],
     ) -> Callable[[list[Any]], None] | None:
-        """Return what runs a kernel on registers, of which some have the same arrays each time."""
+        """Return a function that runs a kernel on registers; ``fixed`` ones keep their arrays."""
         kernel, launch, binding = bound.kernel, bound.launch, bound.binding
         return prepare_repeated(kernel, launch, binding, reads, writes, fixed)
 
@@ -153,7 +153,7 @@ class CpuBackend:
         return prepare_block(bound.kernel, bound.launch, bound.binding, firsts)
 
     def copy_block(self, bytes_: int) -> LaunchBlock:
-        """Return what copies so many bytes."""
+        """Return a launch that copies a number of bytes."""
         return copy_block(bytes_)
 
     def take_steps(
@@ -165,7 +165,7 @@ class CpuBackend:
         flag: int = 0,
         tested: int = 0,
     ) -> int:
-        """Run launches in order, step after step; return the next one."""
+        """Run launches in order, step by step; return the next step."""
         return take_steps(blocks, moves, first, last, flag, tested)
 
     def in_boxes(
@@ -176,7 +176,7 @@ class CpuBackend:
         writes: Sequence[int],
         fixed: Mapping[int, Any],
     ) -> Callable[[list[Any]], None] | None:
-        """Return what runs a kernel over boxes of the same arrays; None if it may not end."""
+        """Return a function that runs a kernel over boxes of arrays; None if it may not end."""
         kernel = boxes[0][0].kernel
         if kernel.may_not_end:
             return None
@@ -195,5 +195,5 @@ def _dialect(host: Host) -> Dialect:
 
 
 def _loops(program: Program) -> bool:
-    """Whether a program has a loop of the user's, which may not end."""
+    """Whether a program has a user's loop, which may not end."""
     return any(isinstance(s, While) and not s.is_short for s in walk_statements(program.body))

@@ -108,7 +108,7 @@ class BufferPool:
 
     @property
     def retained_bytes(self) -> int:
-        """The bytes held that no array uses."""
+        """The number of bytes that no array uses."""
         with self._lock:
             self._sort_in()
             return self._retained
@@ -168,7 +168,7 @@ class BufferPool:
                 self._lock.release()
 
     def _sort_in(self) -> None:
-        """File the returned blocks, then free what is over the limit; the lock is held."""
+        """File the returned blocks, then free those over the limit; the caller holds the lock."""
         while self._returned:
             block = self._returned.popleft()
             self._free.setdefault(block.size, []).append(block)
@@ -194,7 +194,7 @@ def _rounded(size: int) -> int:
 
 @functools.cache
 def _share_of_memory() -> int | None:
-    """Return an eighth of what memory this process may have, None where nothing tells."""
+    """Return an eighth of the memory that this process may have, None if unknown."""
     memory = memory_bytes()
     return None if memory is None else memory // 8
 
@@ -222,5 +222,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def retained_bytes() -> int:
-    """Return how many bytes the pool of this process holds that no array uses."""
+    """Return the number of bytes in this process's pool that no array uses."""
     return _POOL.retained_bytes

@@ -17,7 +17,7 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def core_quota(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> float | None:
-    """Return how many cores' time this process may use, None where it is not limited."""
+    """Return the number of cores whose time this process may use, None if not limited."""
     quotas = [
         _quota(*_text(group / "cpu.max").partition(" ")[::2])
         for group in _groups(root, membership, "")
@@ -30,7 +30,7 @@ def core_quota(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> float | No
 
 
 def memory_bytes(root: Path = _ROOT, membership: Path = _MEMBERSHIP) -> int | None:
-    """Return how much memory this process may have, None where nothing tells."""
+    """Return how much memory this process may have, None if unknown."""
     limits = [_physical_memory()]
     for group in _groups(root, membership, ""):
         limits += [_limit(_text(group / name)) for name in ("memory.max", "memory.high")]
@@ -63,7 +63,7 @@ def _groups(root: Path, membership: Path, resource: str) -> Iterator[Path]:
 
 
 def _text(path: Path) -> str:
-    """Return what a file says; nothing if it is not there or not for us."""
+    """Return the contents of a file; empty if it is missing or not readable."""
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -79,7 +79,7 @@ def _quota(limit: str, period: str) -> float | None:
 
 
 def _limit(text: str) -> int | None:
-    """Return a limit; version 1 has a number larger than any memory where there is none."""
+    """Return a limit; version 1 writes a number larger than any memory for none."""
     return int(text) if text.isdigit() else None
 
 

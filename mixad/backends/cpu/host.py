@@ -131,7 +131,7 @@ class Host:
 
 @functools.cache
 def detect() -> Host:
-    """Return the machine this process runs on, looked at once."""
+    """Return the machine that this process runs on; it is examined once."""
     with LLVM_LOCK:
         return _detect()
 

@@ -240,7 +240,7 @@ def _is_direct(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
 
 
 def _run_on_workers(kernel: CpuKernel, launch: Launch, words: array[int], tiles: int) -> None:
-    """Run all tiles on the workers of this process, and raise what a kernel noted."""
+    """Run all tiles on the workers of this process, and raise the error that a kernel noted."""
     if tiles == 0:
         return
     flags = array("i", (0, 0))
@@ -251,7 +251,7 @@ def _run_on_workers(kernel: CpuKernel, launch: Launch, words: array[int], tiles:
 
 
 def _set_flags(words: array[int], flags: array[int]) -> int:
-    """Tell a kernel which two flags to look at and to write to; return the first one's address."""
+    """Set the addresses of a kernel's two flags, stop and outside; return the first one's."""
     address = flags.buffer_info()[0]
     words[ArgumentBlock.STOP] = address
     words[ArgumentBlock.OUTSIDE] = address + flags.itemsize
@@ -265,7 +265,7 @@ def _is_empty(launch: Launch, param: int) -> bool:
 
 
 def _address(array: Any, others: list[Any]) -> int:
-    """Return where an array of another library begins; note it, and what keeps its elements."""
+    """Return where another library's array begins; record that, and the owner of its elements."""
     library = library_met(array)
     others.append(array)
     found = library.memory.address(array)
@@ -276,7 +276,7 @@ def _address(array: Any, others: list[Any]) -> int:
 
 
 def _outside(array: int, launch: Launch) -> str:
-    """Return the message for an array: the index of a param, or of an output after the params."""
+    """Return the message about an array: the index of a param, or of an output after the params."""
     passes, output = launch.spec.passes, array - len(launch.indexed)
     if output < 0:
         layout, name = launch.indexed[array], passes[0].params[array].name

@@ -67,7 +67,7 @@ def _initial_memory(result: Result) -> _Array:
 
 
 def allocator(shape: tuple[int, ...], dtype: np.dtype[Any], aligned: bool) -> Callable[[], _Array]:
-    """Return what makes an array, without asking the pool for a small one."""
+    """Return a function that makes an array; small ones do not come from the pool."""
     if aligned or math.prod(shape) * dtype.itemsize >= buffers.SMALLEST:
         return partial(buffers.empty, shape, dtype, aligned=aligned)
     return partial(np.empty, shape, dtype)
@@ -113,7 +113,7 @@ def _finish(result: Result, memory: _Array, axes: tuple[int, ...] | None) -> _Ar
 
 
 def _summed_columns(result: Result, memory: _Array) -> _Array:
-    """Return what is left once the axes are summed that are within the last one of the memory."""
+    """Return the memory after the sums over axes that its last one contains."""
     if not result.columns:
         return memory
     first = memory.ndim - 1
@@ -154,7 +154,7 @@ def _tree_sum(values: _Array, axis: int, combine: np.ufunc = np.add) -> _Array:
 
 
 def written_part(result: Result) -> Written:
-    """Return where a part of an array goes."""
+    """Return where a slice of an array is written."""
     return Written(result.position, 0, (), result.first * result.held.dtype.itemsize)
 
 
@@ -190,13 +190,13 @@ def written_whole(result: Result, axes: tuple[int, ...] | None) -> Written | Non
 
 
 def _is_in_order(result: Result, axes: tuple[int, ...] | None) -> bool:
-    """Whether memory has the elements in the caller's order: axes of one may change places."""
+    """Whether memory has the elements in the caller's order; axes of length 1 do not matter."""
     places = [axis for axis in axes or () if result.shape[axis] > 1]
     return places == sorted(places)
 
 
 def _sums(shape: list[int], axes: Sequence[tuple[int, int]]) -> list[tuple[bool, LaunchBlock]]:
-    """Return what adds up along axes in place; their extents in the shape become 1."""
+    """Return a function that adds up along axes in place; their extents become 1."""
     found = []
     for axis, extent in axes:
         if extent > 1:

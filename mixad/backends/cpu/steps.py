@@ -39,20 +39,20 @@ def _native() -> _Native:
 
 
 def copy_block(bytes_: int) -> LaunchBlock:
-    """Return what copies so many bytes: its words are destination and source."""
+    """Return a launch that copies a number of bytes: its words are destination and source."""
     return LaunchBlock(
         _native().copy, array("q", (0, 0, bytes_)), 1, ((0, 1, 0),), (), (Written(0, bytes_),)
     )
 
 
 def sum_block(rows: int, length: int, blocks: int) -> LaunchBlock:
-    """Return what adds up so many rows of doubles in each block, in place, as Python does it."""
+    """Return a launch that adds up rows of doubles in each block, in place, as Python does."""
     words = array("q", (0, rows, length, blocks))
     return LaunchBlock(_native().sum_rows, words, 1, (), (), ())
 
 
 def narrow_block(count: int) -> LaunchBlock:
-    """Return what rounds so many doubles to floats."""
+    """Return a launch that rounds a number of doubles to floats."""
     words = array("q", (0, 0, count))
     return LaunchBlock(_native().narrow, words, 1, (), (), (Written(0, 4 * count),))
 

@@ -116,7 +116,7 @@ class _Team:
         self.pool.workers = self._start(size)
 
     def _looks_within(self, seconds: float) -> int:
-        """Return how many looks at a word take so long."""
+        """Return the number of looks at a word that take so long."""
         if seconds == 0:
             return 0
         looks = 1000
@@ -138,7 +138,7 @@ class _Team:
         return size
 
     def dismiss(self) -> None:
-        """Let the threads end; whoever runs a job still ends it alone."""
+        """Let the threads end; the caller of a job still ends it alone."""
         _native().dismiss(self.address)
 
 
@@ -169,7 +169,7 @@ class Workers:
             self._run_by_stand_in(kernel, arguments, tiles, stop_flag)
 
     def dismiss(self) -> None:
-        """End the threads; what is run after that, its caller runs alone."""
+        """End the threads; callers run later jobs alone."""
         for team in (self._team, self._stand_in):
             if team is not None:
                 team.dismiss()
@@ -181,7 +181,7 @@ class Workers:
         return sum(team.pool.alive for team in teams if team is not None)
 
     def _may_delegate(self) -> bool:
-        """Whether Ctrl-C is this thread's, and its stand-in is free and exists or can be made."""
+        """Whether Ctrl-C reaches this thread, and its stand-in is free and exists or can start."""
         if threading.get_ident() != threading.main_thread().ident or self._is_delegating:
             return False
         if self._stand_in is None:
@@ -219,7 +219,7 @@ def _wait(team: _Team) -> None:
 
 
 def _wait_whatever_comes(team: _Team) -> None:
-    """Return when the posted job is done, even if Ctrl-C is pressed again: it uses our memory."""
+    """Return when the posted job is done, even if Ctrl-C comes again: the job uses our memory."""
     while True:
         try:
             _wait(team)
@@ -229,7 +229,7 @@ def _wait_whatever_comes(team: _Team) -> None:
 
 
 class _SignalsBlocked:
-    """Threads started within leave signals to Python's threads, crashes excepted."""
+    """Threads that start within leave signals to Python's threads, except crashes."""
 
     def __enter__(self) -> None:
         if hasattr(signal, "pthread_sigmask"):
@@ -323,7 +323,7 @@ def run(kernel: int, arguments: int, tiles: int, stop_flag: int | None = None) -
 
 
 def shutdown() -> None:
-    """End the workers of this process, which start anew when needed; waits 0.1 s at most."""
+    """End the workers of this process, which start again when needed; wait 0.1 s at most."""
     global _shared
     with _lock:
         workers, _shared = _shared, None

@@ -40,7 +40,7 @@ class DaskBackend:
         return launch
 
     def launch(self, bound: Launch, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the results, which are computed when someone asks Dask for them."""
+        """Return the results, which Dask computes when someone asks for them."""
         spec, passes = bound.spec, tuple(map(without_rules, bound.spec.passes))
         return tuple(
             _result(passes[output.source[0]], output, shape, len(bound.shape), arguments)
