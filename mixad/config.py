@@ -234,7 +234,7 @@ def _user_cache() -> Path:
 
 
 def _one_of(modes: tuple[T, ...]) -> Callable[[str], T]:
-    """Return what parses one of some words, in capitals or not."""
+    """Return a parser of some words, in capitals or not."""
 
     def parse(text: str) -> T:
         for mode in modes:

@@ -54,7 +54,7 @@ LEAF = Structure(None)
 
 @dataclass(frozen=True)
 class _Kind:
-    """How values of a class are taken apart and put together."""
+    """How values of a class are flattened and built again."""
 
     children: Callable[[Any], tuple[Sequence[Any], Any]]
     rebuilt: Callable[[type, Any, Sequence[Any]], Any]
@@ -297,7 +297,7 @@ def leaves_or_none(structure: Structure, tree: Any) -> list[Any]:
 
 
 def _parts(structure: Structure, tree: Any, at: int) -> list[Any]:
-    """Return what a further tree of `tree_map` has in the places of leaves."""
+    """Return the parts of a further tree of `tree_map` in the places of leaves."""
     found: list[Any] = []
     if not _collect(structure, tree, found):
         raise ValueError(
@@ -308,7 +308,7 @@ def _parts(structure: Structure, tree: Any, at: int) -> list[Any]:
 
 
 def _collect(structure: Structure, tree: Any, found: list[Any]) -> bool:
-    """Add what a tree has in the places of leaves; return whether it has these."""
+    """Add a tree's parts in the places of leaves; return whether it has these places."""
     if structure.kind is None:
         found.append(tree)
         return True
@@ -336,7 +336,7 @@ def _reordered(structure: Structure, tree: Any) -> Any:
 
 
 def _with_keys_of(structure: Structure, tree: Any) -> Any:
-    """Return a dictionary in the order of the keys of a structure, if it has the same ones."""
+    """Return a dictionary in the order of a structure's keys, if it has the same ones."""
     if type(tree) is not dict or structure.kind is not dict or tree.keys() != {*structure.static}:
         return tree
     return {key: tree[key] for key in structure.static}

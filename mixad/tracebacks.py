@@ -51,7 +51,7 @@ def hide_frames(error: BaseException) -> None:
 
 
 def _with_reasons(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, and those in whose handling or because of which it was raised."""
+    """Yield an error, its causes, and those in whose handling it was raised."""
     left: list[BaseException | None] = [error]
     seen: set[int] = set()
     while left:

@@ -90,7 +90,7 @@ def _blocks(
 def _is_one_launch(
     program: Program, values: Sequence[Any], plan: _Plan, options: KernelOptions
 ) -> bool:
-    """Whether one launch stores all partials where they belong."""
+    """Whether one launch stores all partials in their places."""
     if len(plan.partials) > _MAX_BESIDE or any(isinstance(v, Tracer) for v in values):
         return False
     arrays = (v for v in values if is_array(v) and not isinstance(v, np.generic))
@@ -108,7 +108,7 @@ def _in_one_launch(
 
 
 def _by_planes(plan: _Plan, values: Sequence[Any], options: KernelOptions) -> tuple[list[Any], Any]:
-    """Compute an array for each partial, and put them side by side; they may be recorded."""
+    """Compute an array for each partial, and stack these; they may be recorded."""
     arrays = [apply_program(program, values, options) for program in plan.passes]
     primals, planes = (
         [arrays[at][result] for at, result in places] for places in (plan.primals, plan.partials)
@@ -132,7 +132,7 @@ def _check_outputs(program: Program) -> None:
 def _plan(
     program: Program, origin: str, wrt: tuple[int, ...], mode: Mode, with_primals: bool
 ) -> _Plan:
-    """Return the programs; of equal ones, each has errors of its own, told by the origin."""
+    """Return the programs; ``origin`` distinguishes equal ones, whose errors name other lines."""
 
     def forward() -> tuple[PartialsPass, ...]:
         chunk = mode.chunk or MAX_PARTIALS

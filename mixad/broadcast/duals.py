@@ -27,7 +27,7 @@ Core: TypeAlias = tuple[int, ...]
 
 
 def dual_chunks(parsed: Parsed, values: Sequence[Any], wrt: Names, options: KernelOptions) -> Any:
-    """Return what a function returns, with a dual chunk of arrays in place of each array."""
+    """Return a function's result with a dual chunk of arrays in place of each array."""
     leaves = real_leaves(parsed, values, wrt)
     if len(leaves) > MAX_PARTIALS:
         raise KernelGradientError(
@@ -46,7 +46,7 @@ def dual_chunks(parsed: Parsed, values: Sequence[Any], wrt: Names, options: Kern
 
 
 class _Dual(NamedTuple):
-    """An output of a program, and its partials by params; None if it is no float."""
+    """An output of a program, and its partials by params; None for no float."""
 
     primal: Any
     partials: dict[int, Any] | None
@@ -72,7 +72,7 @@ def _whole(elements: Sequence[Any], core: Core) -> Any:
 def _dual_arrays(
     program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
 ) -> list[_Dual]:
-    """Return each output of a program with its partials, from as few passes as can be."""
+    """Return each output of a program with its partials, in as few passes as possible."""
     if program.has_named_loops:
         warn_of_decided_results(program, tuple(wrt), tuple(range(len(program.outputs))))
     slots = even_chunks(len(wrt), options.chunk or MAX_PARTIALS) or (range(0),)
@@ -91,12 +91,12 @@ def _dual_pass(
 
 @lru_cache(maxsize=1024)
 def _dual_program(program: Program, origin: str, wrt: tuple[int, ...]) -> DualProgram:
-    """Return the pushforward; of equal programs, each has lines of its own, told by the origin."""
+    """Return the pushforward; ``origin`` distinguishes equal programs of other lines."""
     return pushforward(program, wrt)
 
 
 def _taken(positions: DualChunk[int], arrays: Sequence[Any], wrt: Sequence[int]) -> _Dual:
-    """Return an output of arrays from one of positions; static zeros become arrays of zeros."""
+    """Return an output of arrays for one of positions; static zeros become arrays of zeros."""
     primal = arrays[positions.primal]
     values = plain(primal)
     xp = library_beside(primal).xp
@@ -112,7 +112,7 @@ def _taken(positions: DualChunk[int], arrays: Sequence[Any], wrt: Sequence[int])
 
 
 def _joined(parts: Sequence[_Dual]) -> _Dual:
-    """Return what several passes give for one output as one."""
+    """Return one output's results of several passes as one."""
     if parts[0].partials is None:
         return parts[0]
     found = {param: p for part in parts for param, p in (part.partials or {}).items()}

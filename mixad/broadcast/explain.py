@@ -156,7 +156,7 @@ def explain_call(
 def _vjp_placement(
     program: Program, values: Sequence[Any], wrt: tuple[int, ...], options: KernelOptions
 ) -> str:
-    """Return the placement of a call whose value is read before its pullback is called."""
+    """Return the placement of a call whose value is read before its pullback runs."""
     if options.placement != "auto" or not wrt:
         return "forward" if options.placement == "forward" else "reverse"
     shapes = [tuple(getattr(value, "shape", ())) for value in values]
@@ -205,7 +205,7 @@ _COUNTED = {"forward": "partials", "reverse": "gradients"}
 
 
 def _reason(name: str, library: str) -> str:
-    """Return what ranks a backend before others: see `mixad.backends.registry.rank`."""
+    """Return why a backend ranks before others: see `mixad.backends.registry.rank`."""
     (found,) = (spec for spec in registry.default_registry().specs if spec.name == name)
     made_for_it = library in found.capability.array_modules
     how = "compiles" if found.capability.native else "interprets"

@@ -128,7 +128,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
 
     @property
     def __mixad_function__(self) -> Callable[..., Any]:
-        """The function that is applied, for the parser: a kernel that calls this compiles that."""
+        """The decorated function, for the parser: a kernel that calls this compiles that."""
         return self._function
 
     # NumPy's arrays have a dtype in their type: which one comes out, its rules say at run time.
@@ -227,7 +227,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         return as_returned(parsed, found if type(found) is tuple else (found,))
 
     def _operation(self, call: PreparedCall) -> Operation:
-        """Return what is recorded of a call in a strand: it holds nothing of the user's."""
+        """Return the operation of a call in a strand; it holds nothing of the user's."""
         if call.operation is None:
             kernel_call, options = call.found.call, self._options
             compute = partial(_outputs, kernel_call, options)
@@ -674,7 +674,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
 
 
 def _strand_of(call: PreparedCall, values: Sequence[Any]) -> Strand | None:
-    """Return the strand of a traced value, if one has one and that knows such calls."""
+    """Return the strand of a traced value, if it has one that records such calls."""
     parsed = call.found.parsed
     if parsed.scalars or parsed.complex_outputs:
         return None
@@ -689,12 +689,12 @@ def _outputs(call: KernelCall, options: KernelOptions, *values: Any) -> Any:
 
 
 def _is_output(parsed: Parsed) -> bool:
-    """Whether a function returns the one output of its program as it is."""
+    """Whether a function returns the only output of its program unchanged."""
     return parsed.single and not (parsed.scalars or parsed.complex_outputs or parsed.returned)
 
 
 def _returned(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -> Any:
-    """Return what a function returns, made of the outputs of its program."""
+    """Return the function's result, made of the outputs of its program."""
     outputs = as_numbers(parsed, values, outputs)
     if parsed.complex_outputs:
         outputs = with_complex(outputs, parsed.complex_outputs)
@@ -702,14 +702,14 @@ def _returned(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -
 
 
 def _unpickled(function: Any, options: KernelOptions, helpers: Any) -> BroadcastFunction[Any]:
-    """Return a kernel, which holds its helpers: their text is known as long as they live."""
+    """Return a kernel, which holds its helpers: their text is known while they live."""
     kernel: BroadcastFunction[Any] = BroadcastFunction(function, options)
     kernel._helpers = helpers
     return kernel
 
 
 def _check_is_of_elements(function: Callable[..., Any]) -> None:
-    """Raise where a function of mixad is no source of a kernel."""
+    """Raise if a function of mixad is no source of a kernel."""
     if op_name(function) is not None:
         raise KernelSyntaxError(
             f"{function.__name__} has no source to compile, it is one op",

@@ -13,7 +13,7 @@ __all__ = ["call_in_graph", "numbered", "numbered_bound"]
 
 
 class Kernel(Protocol):
-    """What is called: a decorated function."""
+    """A decorated function, which can be called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the function at every element."""
@@ -31,7 +31,7 @@ _BOUND: dict[tuple[int, int], int] = {}
 
 
 def numbered(kernel: Kernel) -> int:
-    """Return the number by which graphs name this function for as long as it is there."""
+    """Return the number by which graphs name this function while it lives."""
     number = next(_NUMBERS)
     _KERNELS[number] = kernel
     return number

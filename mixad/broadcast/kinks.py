@@ -181,6 +181,6 @@ def _unravelled(at: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def _default(type: ScalarType) -> float:
-    """Return the square root of a type's precision: as near as differences of it resolve."""
+    """Return the square root of a type's precision, the resolution of differences."""
     bits = 7 if type.brain else {16: 10, 32: 23, 64: 52}[type.bits]
     return math.sqrt(2.0**-bits)

@@ -50,13 +50,13 @@ class PlannedKernel:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of what the programs read, each element of an argument once."""
+        """Bytes that the programs read, each element of an argument once."""
         read = sorted({k for p in self.passes for k in read_params(p)})
         return sum(map(self._bytes_of_param, read))
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of each result once."""
+        """Bytes of the results, each once."""
         made = zip(self.launch.results, self.launch.spec.outputs, strict=True)
         return sum(output.type.itemsize * math.prod(shape) for shape, output in made)
 
@@ -95,14 +95,14 @@ class PlannedCall:
 def planned_call(
     program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
 ) -> PlannedCall:
-    """Plan and compile what `mixad.value_and_vjp` of a call would run."""
+    """Plan and compile the kernels that `mixad.value_and_vjp` of a call would run."""
     call = _Call(program, tuple(values), tuple(wrt), options)
     return call.forward() if options.placement == "forward" else call.reverse()
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A call, and which of its gradients are wanted; cotangents are of the broadcast shape."""
+    """A call, and the params whose gradients are wanted; cotangents have the broadcast shape."""
 
     program: Program
     values: tuple[Any, ...]
@@ -147,7 +147,7 @@ class _Call:
         return PlannedCall(tuple(kernels), strategy, chunks, zeros, library_of(self.like).name)
 
     def chunks(self, dual: ForwardPlan) -> tuple[int, ...]:
-        """Return how many partials each pass computes; those without are left out."""
+        """Return the number of partials of each pass; passes without any are left out."""
         active = {i for row in dual.partials for i in row}
         slots = even_chunks(len(self.wrt), self.options.chunk or MAX_PARTIALS)
         counts = (sum(self.wrt[slot] in active for slot in chunk) for chunk in slots)
@@ -186,7 +186,7 @@ class _Call:
         )
 
     def requests(self, plan: PullbackPlan) -> list[OutputRequest]:
-        """Ask for each gradient in the shape of its argument."""
+        """Return requests for each gradient in the shape of its argument."""
         own = (self.shapes[i] for i in self.wrt)
         return [
             OutputRequest(*place, None if shape == self.shape else shape)
@@ -199,7 +199,7 @@ class _Call:
         return tuple(i for i, at in zip(self.wrt, plan.gradients, strict=True) if at is None)
 
     def gradients(self, plan: PullbackPlan) -> tuple[str, ...]:
-        """Return what the gradients are, in words."""
+        """Return the gradients in words."""
         names = (self.program.params[i].name for i in self.wrt)
         found = zip(names, plan.gradients, strict=True)
         return tuple(f"gradient of {name}" for name, at in found if at is not None)
@@ -222,7 +222,7 @@ class _Call:
 
     @property
     def like(self) -> Any:
-        """An array of the library and on the device that results are of."""
+        """An array of the results' library and device."""
         arrays = (v for v in self.values if is_array(v) and not isinstance(v, np.generic))
         return next(arrays, np.empty(0))
 

@@ -25,7 +25,7 @@ __all__ = ["applied", "as_numbers", "as_returned", "made_whole", "stores_whole",
 
 
 def applied(call: KernelCall, values: Sequence[Any], options: KernelOptions) -> tuple[Any, ...]:
-    """Make a call, or record it: here, or where an array library keeps derivatives of its own."""
+    """Make a call, or record it: here, or where a library has derivatives of its own."""
     if Constant in map(type, values):
         outputs: tuple[Any, ...] = constants(apply_call(call, [*map(unwrapped, values)], options))
         return outputs
@@ -37,7 +37,7 @@ def applied(call: KernelCall, values: Sequence[Any], options: KernelOptions) -> 
 
 
 def stores_whole(parsed: Parsed, values: Sequence[Any], options: KernelOptions) -> bool:
-    """Whether a call that nobody differentiates can store elements of arrays side by side."""
+    """Whether a call without derivatives can store elements of arrays side by side."""
     if any(isinstance(v, Tracer) for v in values):
         return False
     if LOADED and follower(values) is not None:
@@ -48,7 +48,7 @@ def stores_whole(parsed: Parsed, values: Sequence[Any], options: KernelOptions) 
 
 
 def made_whole(found: Specialisation, values: Sequence[Any], options: KernelOptions) -> Any:
-    """Return what a function returns, the elements of each array stored side by side."""
+    """Return the function's result, with the elements of each array stored side by side."""
     assert found.whole is not None
     assert found.parsed.returned is not None
     outputs = found.whole(kernel_values(found.parsed.program, values), options.backend)
@@ -56,7 +56,7 @@ def made_whole(found: Specialisation, values: Sequence[Any], options: KernelOpti
 
 
 def as_numbers(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what numbers alone give as numbers, and NumPy's scalars where its functions do."""
+    """Return results of numbers alone as numbers, as NumPy's scalars where its functions do."""
     if parsed.made_arrays:
         values = [v for i, v in enumerate(values) if i not in parsed.made_arrays]
     scalars = parsed.scalars
@@ -68,7 +68,7 @@ def as_numbers(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) 
 
 
 def with_complex(outputs: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
-    """Return what a kernel gives with complex results in place of their parts."""
+    """Return a kernel's outputs, with complex results in place of their parts."""
     left, found = iter(enumerate(outputs)), []
     for place, output in left:
         found.append(joined(output, next(left)[1]) if place in places else output)

@@ -103,12 +103,12 @@ class ScalarRule(PickledFunction):
 
     @property
     def __mixad_function__(self) -> Callable[..., Any]:
-        """What is called, for the parser."""
+        """The function, for the parser."""
         return self._function
 
     @property
     def __mixad_rule__(self) -> Callable[..., Any]:
-        """What its derivatives are, for the parser."""
+        """The derivatives, for the parser."""
         return self._rule
 
     @short_traceback
@@ -135,7 +135,7 @@ class ScalarRule(PickledFunction):
 
 
 def _check_parameters(function: Callable[..., Any], rule: Callable[..., Any]) -> None:
-    """Refuse a rule that cannot take what the function takes."""
+    """Refuse a rule with other parameters than the function."""
     given = read_function(function).parameters
     for source in map(read_function, (function, rule)):
         source.info.refuse_variadic()

@@ -60,7 +60,7 @@ def _pushed(program: Program, wrt: Sequence[int]) -> str:
 
 
 def _places(dual: DualProgram, names: Mapping[Any, str]) -> list[str]:
-    """Return what each output of a dual program is: they follow each other output by output."""
+    """Return what each output of a dual program is, output by output."""
     places = {chunk.primal: f"output {m}" for m, chunk in enumerate(dual.outputs)}
     for m, chunk in enumerate(dual.outputs):
         places |= {at: f"d(output {m})/d({names[slot]})" for slot, at in chunk.partials.items()}
@@ -85,7 +85,7 @@ def _returning(results: Sequence[str], program: Program) -> str:
 
 
 def _emitted(kernel: PlannedKernel, stage: str) -> str:
-    """Return what the backend makes of a kernel, in the language of the stage."""
+    """Return a backend's text of a kernel, in the language of the stage."""
     if stage in _DEVICE_STAGES:
         return _on_device(kernel, stage)
     spec, backend = replace(kernel.launch.spec, passes=kernel.passes), kernel.backend

@@ -94,7 +94,7 @@ class Trace:
 
 
 def _table(blocks: Sequence[tuple[str, Sequence[Row]]], wrt: Sequence[str]) -> Iterator[str]:
-    """Yield lines: titles, and below each one's rows of a text, a value and partials."""
+    """Yield lines: titles, then the rows of each, of a text, a value and partials."""
     spelled = [
         (title, [(f"  {text}", *_cells(dual, wrt)) for text, dual in rows])
         for title, rows in blocks
@@ -163,7 +163,7 @@ def trace_call(
 
 
 def _index(name: str, at: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return which element is meant, counted from the start; KernelIndexError if there is none."""
+    """Return the index of an element, counted from the start; KernelIndexError if there is none."""
     try:
         index = tuple(map(operator.index, at if isinstance(at, tuple) else (at,)))
     except TypeError:

@@ -81,13 +81,13 @@ def _refuse_arrays(parsed: Parsed, names: Sequence[str]) -> None:
 
 
 def _outside(parsed: Parsed, known: dict[str, Leaf]) -> list[str]:
-    """Return the names among those known that are no arguments'."""
+    """Return the known names that belong to no argument."""
     first = parsed.leaves[-1].params.stop if parsed.leaves else 0
     return [name for name, leaf in known.items() if leaf.first >= first]
 
 
 def _named(name: str, known: dict[str, Leaf], own: Sequence[Leaf]) -> list[Leaf]:
-    """Return what a name stands for: itself, or what a structure of that name holds."""
+    """Return the names that a name stands for: itself, or those in a structure."""
     if name in known:
         return [known[name]]
     return [leaf for leaf in own if leaf.name.startswith((f"{name}.", f"{name}["))]
@@ -99,7 +99,7 @@ def _is_of_floats(parsed: Parsed, values: Sequence[Any], leaf: Leaf) -> bool:
 
 
 def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:
-    """Whether a param can be active: it is of floats, and no whole number taken as one."""
+    """Whether a param can be active: a float, and no whole number taken as one."""
     return isinstance(kind, ScalarType) and kind.is_float and type(value) is not int
 
 

@@ -69,7 +69,7 @@ def is_structured(values: Sequence[Any]) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_node(kind: type) -> bool:
-    """Whether a type is that of structures: a tuple is one as part of another only."""
+    """Whether a type is that of structures; a tuple is one inside of another only."""
     return kind is type(None) or is_record_class(kind)
 
 
@@ -140,13 +140,13 @@ def forms_of(
 
 
 def _longest(forms: Sequence[Form]) -> int | None:
-    """Return the argument with the most elements, if all have more than are variables."""
+    """Return the argument with the most elements, if all have more than make variables."""
     sizes = [math.prod(form.core) if form.core else 0 for form in forms]
     return sizes.index(max(sizes)) if sum(sizes) > MAX_ELEMENTS else None
 
 
 def _of_core(what: str, value: Any, core: Core, lengths: dict[str, int], leaves: list[Any]) -> Form:
-    """Note an argument that is taken apart; sequences stand for arrays."""
+    """Record an argument that is taken apart; sequences stand for arrays."""
     if isinstance(value, (list, tuple)):
         found, structure = pytree.flatten(value)
         shape = _lengths_of(what, structure, core)
@@ -225,7 +225,7 @@ def _check_kinds(what: str, spelled: str, structure: pytree.Structure) -> None:
 
 
 def _known(structure: pytree.Structure) -> list[Hashable]:
-    """Return what tells static fields apart that are equal."""
+    """Return a key that distinguishes equal static fields of other types."""
     own: list[Hashable] = []
     if structure.kind is not None and dataclasses.is_dataclass(structure.kind):
         own += told_apart(structure.static[1])
@@ -233,7 +233,7 @@ def _known(structure: pytree.Structure) -> list[Hashable]:
 
 
 def elements_of(leaves: Sequence[Any], forms: Sequence[Form]) -> tuple[Any, ...]:
-    """Return the values of a program's params, given arrays and numbers."""
+    """Return the values of a program's params from arrays and numbers."""
     found: list[Any] = []
     left = iter(leaves)
     for form in forms:
@@ -312,13 +312,13 @@ def stored_whole(program: Program, returned: Returned | None) -> Kernel | None:
 
 
 def made_of_wholes(returned: Returned, arrays: Sequence[Any]) -> Any:
-    """Return what a function returns, given what `stored_whole` gives."""
+    """Return the function's result from the outputs of `stored_whole`."""
     pairs = zip(arrays, returned.cores, strict=True)
     return pytree.unflatten(returned.structure, [_in_core(a, core) for a, core in pairs])
 
 
 def _in_core(array: Any, core: tuple[int, ...]) -> Any:
-    """Return an array with its last axis as the axes of a core; of one element it has none."""
+    """Return an array with a core's axes in place of its last; a core of one element has none."""
     count = math.prod(core)
     if not core or (len(core) == 1 and count > 1):
         return array
@@ -327,7 +327,7 @@ def _in_core(array: Any, core: tuple[int, ...]) -> Any:
 
 
 def made(returned: Returned, outputs: Sequence[Any]) -> Any:
-    """Return what a function returns, given the outputs of its program."""
+    """Return the function's result from the outputs of its program."""
     return pytree.unflatten(
         returned.structure,
         [put_together(o, core) if core else o[0] for core, o in returned.taken(outputs)],

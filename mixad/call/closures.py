@@ -23,7 +23,7 @@ __all__ = ["captured", "frozen", "substituted"]
 
 
 def frozen(f: Any) -> Any:
-    """Return a copy of a function whose closure is as it is now, with the containers in it."""
+    """Return a copy of a function with its present closure and the containers in it."""
     return _Copy(lambda value: value, anew=True).of(f)
 
 
@@ -60,7 +60,7 @@ class _Copy:
         self._known: dict[int, Any] = {}
 
     def of(self, value: Any) -> Any:
-        """Return a value with tracers and arrays in it exchanged; the same if there are none."""
+        """Return a value with replaced tracers and arrays; the value itself if there are none."""
         if isinstance(value, Tracer):
             return self._swap(value)
         if id(value) in self._known:
@@ -108,7 +108,7 @@ class _Copy:
         return twin
 
     def _scope(self, function: FunctionType) -> dict[str, Any]:
-        """Return the globals of a function, a copy if arrays in them are exchanged."""
+        """Return the globals of a function, a copy if arrays in them are replaced."""
         scope = function.__globals__
         arrays = {
             name: scope[name]

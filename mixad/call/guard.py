@@ -137,12 +137,12 @@ def guard_of(snapshot: Snapshot, parsed: Parsed) -> Guard | None:
 
 
 def _describe(value: Any) -> Hashable:
-    """Return what of a NumPy array or a number decides programs and launches; None of all else."""
+    """Return what decides which programs serve a NumPy array or a number; None for others."""
     return describe_array(value) if type(value) is np.ndarray else describe_number(value)
 
 
 def _comparison(value: Any, is_called: bool) -> Callable[[Any], bool] | None:
-    """Return what tells whether an object is the one that was there; None where nothing does."""
+    """Return a check that an object is the one that was there; None if there is no check."""
     kind = type(value)
     if kind is types.FunctionType:
         return _comparison_of_function(value)
@@ -190,7 +190,7 @@ def _comparison_of_method(method: types.MethodType) -> Callable[[Any], bool] | N
 
 
 def _weakly(value: Any) -> Callable[[], Any] | None:
-    """Return what returns an object while it is alive; None for one that nothing else tells of."""
+    """Return a weak reference to an object; None if its class allows none."""
     try:
         return weakref.ref(value)
     except TypeError:

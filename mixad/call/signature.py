@@ -50,7 +50,7 @@ class NamedFields(Protocol):
 
 
 class Gradient(Protocol[P]):
-    """A function whose result is as its first argument; ``P`` are the others."""
+    """A function whose result has its first argument's type; ``P`` are the others."""
 
     def __call__(self, x: X, /, *args: P.args, **kwargs: P.kwargs) -> X:
         """Return the gradient."""
@@ -60,11 +60,11 @@ class GradientWithAux(Protocol[P]):
     """A `Gradient` that returns a pair with something else."""
 
     def __call__(self, x: X, /, *args: P.args, **kwargs: P.kwargs) -> tuple[X, Any]:
-        """Return the gradient, and what is passed on."""
+        """Return the gradient and aux."""
 
 
 class ValueAndGradient(Protocol[P, R_co]):
-    """A function that returns a value and what is as its first argument."""
+    """A function that returns a value and a gradient of its first argument's type."""
 
     def __call__(self, x: X, /, *args: P.args, **kwargs: P.kwargs) -> tuple[R_co, X]:
         """Return the value and the gradient."""
@@ -74,7 +74,7 @@ class ValueAndGradientWithAux(Protocol[P]):
     """A `ValueAndGradient` whose value is a pair with something else."""
 
     def __call__(self, x: X, /, *args: P.args, **kwargs: P.kwargs) -> tuple[tuple[Any, Any], X]:
-        """Return the value with what is passed on, and the gradient."""
+        """Return the value with aux, and the gradient."""
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class TransformedFunction(PickledFunction):
 
     @property
     def transformed(self) -> Function:
-        """What is transformed."""
+        """The function that is transformed."""
         return self._made_of[0]
 
     def _reduced(self) -> tuple[Any, ...]:
@@ -124,7 +124,7 @@ def _transformed(transform: Function, f: Function, options: dict[str, Any]) -> A
 
 
 def check_callable(name: str, f: Any) -> None:
-    """Raise if what a transform is given is no function."""
+    """Raise if a transform's argument is no function."""
     if not callable(f):
         raise TracerError(
             f"mixad.{name}: f is a {type(f).__name__}, not a function: pass the function itself, "
@@ -133,7 +133,7 @@ def check_callable(name: str, f: Any) -> None:
 
 
 def check_sequence(name: str, what: str, given: Any) -> None:
-    """Raise if what stands for several arguments is no sequence."""
+    """Raise if an argument that stands for several is no sequence."""
     if type(given) is tuple:
         return
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):

@@ -79,7 +79,7 @@ _SEQUENCES = frozenset({list, tuple})
 
 
 def describe(value: Any) -> Argument | None:
-    """Return what the parser must know of a value; None for what is neither array nor number."""
+    """Return a value's description for the parser; None if it is neither array nor number."""
     weak = PYTHON_SCALARS.get(type(value))
     if weak is not None:
         return weak
@@ -93,7 +93,7 @@ def describe(value: Any) -> Argument | None:
 
 
 def _library(value: Any) -> Library:
-    """Return the library of an array or a tracer; what follows an array is asked later."""
+    """Return the library of an array or a tracer; what follows an array is checked later."""
     return value.kind.library if isinstance(value, Tracer) else own_library(value)
 
 
@@ -104,7 +104,7 @@ def _array(library: Library, dtype: Any, rank: int) -> Argument:
 
 
 def _kind(value: Any) -> object:
-    """Return what the program for a value depends on: found and hashed in no time."""
+    """Return the part of a value that its program depends on, quick to find and to hash."""
     kind = type(value)
     if kind is np.ndarray:
         return value.dtype
@@ -159,13 +159,13 @@ class PreparedCall:
 
 
 class Compound(NamedTuple):
-    """What arguments are made of, and the last axes of each result: see `mixad.call.arguments`."""
+    """The forms of arguments, and the last axes of each result: see `mixad.call.arguments`."""
 
     forms: tuple[Form, ...]
     cores: tuple[tuple[int, ...], ...] | None
 
     def names(self, parameters: Sequence[str]) -> tuple[str, ...]:
-        """Return what each array and number is called."""
+        """Return the name of each array and number."""
         return tuple(
             [
                 name
@@ -175,7 +175,7 @@ class Compound(NamedTuple):
         )
 
     def grouped(self, leaves: Sequence[Argument]) -> list[Described]:
-        """Return what the parser must know of each argument, given that of arrays and numbers."""
+        """Return each argument's description for the parser, from those of arrays and numbers."""
         left = iter(leaves)
         return [self._of_form(form, left) for form in self.forms]
 
@@ -237,7 +237,7 @@ class Specialiser:
         self._whole = tuple([i for i, name in parameters if name in self.source.whole])
 
     def _ranks(self, values: Sequence[Any]) -> tuple[int, ...]:
-        """Return how many axes the arguments have that are passed whole; others are refused."""
+        """Return how many axes the whole-array arguments have; refuse others."""
         return tuple([self._rank(self.source.parameters[i], values[i]) for i in self._whole])
 
     def _rank(self, name: str, value: Any) -> int:
@@ -268,7 +268,7 @@ class Specialiser:
                 )
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[PreparedCall, Any]:
-        """Return what the function is for the types of these arguments, and all values it takes."""
+        """Return the program for the types of these arguments, and all values that it takes."""
         key = tuple([DESCRIPTIONS.get(type(arg), _describe_other)(arg) for arg in args])
         if self._signature is not None:
             key += tuple([getattr(arg, "shape", ()) for arg in args])
@@ -291,7 +291,7 @@ class Specialiser:
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], snapshot: Snapshot
     ) -> tuple[PreparedCall, Sequence[Any], bool]:
-        """Find the program by the types of all values; tell whether it takes these as they are."""
+        """Find the program by the types of all values; return whether it takes these unchanged."""
         try:
             values = self.source.bind(args, kwargs)
         except TypeError as error:
@@ -334,7 +334,7 @@ class Specialiser:
         )
 
     def _remember(self, key: tuple[Hashable, ...], call: PreparedCall, snapshot: Snapshot) -> None:
-        """Remember a call whose program takes arguments and captures as they are."""
+        """Cache a call whose program takes arguments and captures unchanged."""
         call.guard = guard_of(snapshot, call.found.parsed)
         if call.guard is not None:
             if len(self._calls) >= _MAX_CALLS:
@@ -342,7 +342,7 @@ class Specialiser:
             self._calls[key] = call
 
     def _keep(self, key: object, found: Specialisation, snapshot: Snapshot) -> None:
-        """Remember a program; beside it those for other integers where these are compiled in."""
+        """Cache a program, beside those for other integers where these are compiled in."""
         weight = min(1 + snapshot.tabulated // _NUMBERS_OF_ONE, _MAX_PROGRAMS)
         known, needed = self._known.get(key), dict(found.parsed.needed)
         if isinstance(known, dict):
@@ -353,7 +353,7 @@ class Specialiser:
         self._known.keep(key, weight, found)
 
     def _taken_apart(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Compound]:
-        """Return the arrays and numbers that arguments are made of, and how."""
+        """Return the arrays and numbers in arguments, and their forms."""
         self.check_signature()
         source, signature = self.source, self._signature
         leaves, forms, lengths = forms_of(
@@ -412,14 +412,14 @@ def _without_axes(value: Any) -> str:
 
 
 def _in_place_of(value: Any) -> str:
-    """Return what to pass in place of something that kernels do not take."""
+    """Return what to pass in place of an object that kernels do not take."""
     if isinstance(value, str | Enum):
         return "read it from outside of the function, or from a static field of a dataclass"
     return "pass an array, a tracer or a number"
 
 
 def _with_parts(parsed: Parsed, own: Sequence[Any], captured: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the values of a program's params: complex numbers are two each."""
+    """Return the values of a program's params: a complex number is two."""
     if parsed.complex_values:
         pairs = (parts(v) if i in parsed.complex_values else (v,) for i, v in enumerate(own))
         own = tuple([part for pair in pairs for part in pair])
@@ -436,7 +436,7 @@ def _with_parts(parsed: Parsed, own: Sequence[Any], captured: Sequence[Any]) -> 
 
 
 def _is_split(capture: Capture) -> bool:
-    """Whether a capture is a part of a complex value; arrays of numbers are made by parts."""
+    """Whether a capture is a part of a complex value; arrays of numbers are split."""
     return bool(capture.part) and not capture.elements
 
 
@@ -444,7 +444,7 @@ _NUMPY = (np.ndarray, np.generic)
 
 
 def _in_one_library(values: Sequence[Any], parsed: Parsed) -> tuple[Any, ...]:
-    """Return values with the arrays that are made for a program in the library of the others."""
+    """Return values; arrays made for a program have the library of the others."""
     arrays = (v for v in values if hasattr(v, "shape") and not isinstance(v, _NUMPY))
     beside = next((v for v in arrays if not isinstance(v, Tracer) or not v.kind.weak), None)
     if beside is None or _library(beside).xp is np:

@@ -33,7 +33,7 @@ Array = NDArray[Any]
 
 @mixad.broadcast
 def cell_update(z, zb, c, f, i, g):  # type: ignore[no-untyped-def]
-    """Return the new cell state: flushed, copied or updated, as the flags of the boundaries say."""
+    """Return the new cell state: flushed, copied or updated, by the flags of the boundaries."""
     if z == 1.0:  # FLUSH
         return sigmoid(i) * tanh(g)
     elif zb == 0.0:  # COPY

@@ -15,7 +15,7 @@ _SUBJECT = pytest.StashKey[Subject]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    """Refuse to run without a backend, before any test fails of it."""
+    """Refuse to run without a backend, before a test fails for want of one."""
     if any(_is_ours(item) for item in items):
         config.stash[_SUBJECT] = _subject(config)
 
@@ -50,7 +50,7 @@ def subject(pytestconfig: pytest.Config) -> Subject:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say what was executed."""
+    """Report what was executed."""
     subject = config.stash.get(_SUBJECT, None)
     if subject is None:
         return

@@ -54,7 +54,7 @@ class Subject:
         return True
 
     def need(self, *types: ScalarType) -> None:
-        """Skip the test if a type is not declared, or there are no such arrays."""
+        """Skip the test if a type is not declared, or has no arrays."""
         for type in types:
             if not self.declares(type):
                 pytest.skip(f"the backend does not declare {type.dtype_name}")

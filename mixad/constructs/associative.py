@@ -199,33 +199,33 @@ class _Axis:
 
     @property
     def extent(self) -> int:
-        """How many elements are combined."""
+        """The number of elements that are combined."""
         return self.shape[self.number]
 
     def around(self, *extent: int) -> tuple[int, ...]:
-        """Return the shape with the axis of another extent, or without it."""
+        """Return the shape with another extent of the axis, or without it."""
         return (*self.shape[: self.number], *extent, *self.shape[self.number + 1 :])
 
     @cached_property
     def form(self) -> tuple[int, ...]:
-        """Three axes, of which it is the second, and those of an element."""
+        """Three axes, of which the axis is the second, and those of an element."""
         before, after = self.shape[: self.number], self.shape[self.number + 1 :]
         return (math.prod(before), self.extent, math.prod(after), *self.core)
 
     @cached_property
     def reduced(self) -> tuple[int, ...]:
-        """The shape of what is reduced."""
+        """The shape of a reduction."""
         return (*self.around(), *self.core)
 
     @cached_property
     def kept(self) -> tuple[int, ...]:
-        """The shape of what is reduced where axes stay."""
+        """The shape of a reduction that keeps its axes."""
         rank = len(self.elements.shape) - len(self.core)
         return self.around(1) if len(self.shape) == rank else (1,) * rank
 
 
 class _Operands(NamedTuple):
-    """What a construct of some name is given."""
+    """The arguments of a construct of some name."""
 
     name: str
     axis: _Axis
@@ -239,7 +239,7 @@ class _Operands(NamedTuple):
         return axis.elements.read_initial(self.name, initial, axis.reduced, whole)
 
     def run(self, leaves: Sequence[Any], *, is_scan: bool) -> tuple[Any, ...]:
-        """Reduce or scan arrays of three axes and those of an element."""
+        """Reduce or scan arrays of three axes and an element's."""
         before, _, *after = self.axis.form
         form = (before, int(leaves[0].shape[self.axis.number]), *after)
         arrays = [reshape_leaf(leaf, form) for leaf in leaves]
@@ -259,7 +259,7 @@ def _read_operands(
     *,
     is_checked: bool = False,
 ) -> _Operands:
-    """Return what a construct is given; check the operator if that is asked for."""
+    """Return the arguments of a construct; check the operator if that is asked for."""
     elements, leaves = read_elements(name, "xs", xs)
     along = _axis_of(name, elements, core_of(name, signature), _read_axis(name, axis))
     if axis is None:
@@ -271,7 +271,7 @@ def _read_operands(
 
 
 def _read_axis(name: str, axis: Any) -> int | None:
-    """Return which axis is meant; None for all of them."""
+    """Return the number of an axis; None for all of them."""
     try:
         return None if axis is None else int(axis.__index__())
     except (AttributeError, TypeError):
@@ -326,7 +326,7 @@ def _reduce(operands: _Operands, initial: Any, keepdims: bool) -> Any:
 
 
 def _neutral(operands: _Operands, kind: str | None) -> Any:
-    """Return the number that changes no other when it is combined by an op of the table."""
+    """Return the number that changes no other when an op of the table combines them."""
     axis = operands.axis
     type = axis.elements.kinds[0].type
     ones: Any = type.is_bool or -1
@@ -341,7 +341,7 @@ def _neutral(operands: _Operands, kind: str | None) -> Any:
 
 
 def _scan(operands: _Operands, reverse: bool, exclusive: bool, initial: Any) -> Any:
-    """Return the combinations of all elements up to each."""
+    """Return, for each element, the combination of all up to it."""
     along, leaves = operands.axis, operands.leaves
     axis, elements = along.number, along.elements
     if exclusive and initial is None:

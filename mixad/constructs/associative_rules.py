@@ -45,12 +45,12 @@ class Reduction(Static):
 
     @property
     def operands(self) -> int:
-        """How many arguments there are: arrays of elements, and what the operator captures."""
+        """The number of arguments: arrays of elements, and captures of the operator."""
         return self.leaves + self.operator.captured
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         return "associative_scan" if self.is_scan else "reduce"
 
 
@@ -68,7 +68,7 @@ def run_reduction(reduction: Reduction, arguments: Sequence[Any]) -> tuple[Any, 
 
 
 def _run(xp: Any, *arguments: Any, reduction: Reduction) -> tuple[Any, ...]:
-    """Return the arrays of a result, and of several blocks the numbers of their combinations."""
+    """Return the arrays of a result, and the numbers of the combinations of several blocks."""
     operator, count = reduction.operator, reduction.leaves
     leaves, captured = arguments[:count], arguments[count:]
     if reduction.is_scan:
@@ -113,7 +113,7 @@ def _push(
 
 @lru_cache(maxsize=256)
 def _dual(operator: Operator, moving: tuple[int, ...]) -> Operator:
-    """Return the operator of elements with their tangents; some captured values have one, too."""
+    """Return the operator of elements with tangents, which captured values may have, too."""
     program, size, floats = operator.program, operator.size, operator.floats
     along = [*floats, *[size + n for n in floats], *[2 * size + at for at in moving]]
     dual, b, params = pushforward_along(program, [along]), Builder(program.name), program.params
@@ -157,12 +157,12 @@ class _Pullback(Static):
 
     @property
     def active(self) -> list[int]:
-        """Which arguments have the cotangents."""
+        """The positions of the arguments that have cotangents."""
         reduction = self.reduction
         return [*reduction.operator.float_leaves, *[reduction.leaves + at for at in self.wanted]]
 
     def seeds(self, arguments: Sequence[Any]) -> list[Any]:
-        """Return the cotangent of each array that the reduction gave, None where it is zero."""
+        """Return the cotangent of each result array of the reduction, None for zero."""
         seeds = arguments[len(arguments) - len(self.seeded) :]
         given = dict(zip(self.seeded, seeds, strict=True))
         return [given.get(at) for at in range(self.reduction.leaves)]
@@ -184,7 +184,7 @@ def _run_pullback(xp: Any, *arguments: Any, pullback: _Pullback) -> tuple[Any, .
 
 
 def _pull_steps(pullback: _Pullback, *arguments: Any) -> list[Any]:
-    """Return what a pullback gives, by a loop, of operands and cotangents."""
+    """Return the results of a pullback of operands and cotangents, by a loop."""
     reduction = pullback.reduction
     operands = arguments[: reduction.operands]
     steps = Body(reduction.name, partial(_take_steps, reduction), [], ArrayTracer)
@@ -194,7 +194,7 @@ def _pull_steps(pullback: _Pullback, *arguments: Any) -> list[Any]:
 
 
 def _take_steps(reduction: Reduction, *operands: Any) -> list[Any]:
-    """Return what a reduction gives, by a loop."""
+    """Return the results of a reduction, by a loop."""
     operator, count = reduction.operator, reduction.leaves
     leaves, captured = operands[:count], operands[count:]
     elements = split_elements(operator, dict(enumerate(leaves)))

@@ -57,7 +57,7 @@ def _sizes(elements: Sequence[Sequence[Any]], count: int) -> Any:
 
 
 def _are_close(one: Any, other: Any, sizes: Any) -> Any:
-    """Return where two results are one, up to rounding of numbers of some sizes."""
+    """Return where two results agree up to rounding of numbers of some sizes."""
     if one.dtype.kind != "f":
         return one == other
     with np.errstate(invalid="ignore"):

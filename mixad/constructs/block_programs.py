@@ -57,7 +57,7 @@ class Operator(Static):
 
     @property
     def size(self) -> int:
-        """How many numbers an element has."""
+        """The number of numbers in an element."""
         return len(self.places)
 
     @cached_property
@@ -72,17 +72,17 @@ class Operator(Static):
 
     @cached_property
     def floats(self) -> tuple[int, ...]:
-        """Which numbers have derivatives."""
+        """The positions of the numbers that have derivatives."""
         return tuple(at for at, type in enumerate(self.types) if type.is_float)
 
     @property
     def float_leaves(self) -> tuple[int, ...]:
-        """Which arrays have derivatives."""
+        """The positions of the arrays that have derivatives."""
         return tuple(at for at, type in enumerate(self.leaf_types) if type.is_float)
 
     @property
     def captured(self) -> int:
-        """How many values it captures."""
+        """The number of captured values."""
         return len(self.program.params) - 2 * self.size
 
     @property
@@ -99,7 +99,7 @@ class _Walk:
         self.operator = operator
 
     def begin(self) -> None:
-        """Declare what every program takes after the arrays that it reads."""
+        """Declare the params that every program has after the arrays that it reads."""
         b = self.builder
         self.before, self.block, self.after = [
             b.param(n, I64) for n in ("before", "block", "after")
@@ -115,14 +115,14 @@ class _Walk:
     # -- arrays ------------------------------------------------------------------------------------
 
     def arrays(self, name: str, leaves: Sequence[int]) -> dict[int, Var]:
-        """Declare an array that is read for some of the arrays of an element."""
+        """Declare an array to read for each of some arrays of an element."""
         types = self.operator.leaf_types
         return {
             at: self.builder.array_param(f"{name}{at}", self._type(types[at], at)) for at in leaves
         }
 
     def written(self, name: str, leaves: Sequence[int]) -> dict[int, Var]:
-        """Declare an array that is written for some of the arrays of an element."""
+        """Declare an array to write for each of some arrays of an element."""
         types = self.operator.leaf_types
         return {
             at: self.builder.accumulator(f"{name}{at}", self._type(types[at], at), "write")
@@ -179,7 +179,7 @@ class _Walk:
         return b.op("where", b.op("lt", zero, at), self.previous(at), zero)
 
     def touch(self, *arrays: Mapping[int, Var]) -> None:
-        """Bring the arrays of the block into the cache: they are read from its end, or written."""
+        """Load the block's arrays into the cache: they are read from its end, or written."""
         b = self.builder
         for array, core in ((a[leaf], self.operator.cores[leaf]) for a in arrays for leaf in a):
             size, line = math.prod(core), _LINE // array.type.itemsize
@@ -203,7 +203,7 @@ class _Walk:
         return list(self.builder.inline(self.operator.program, [*a, *b, *self.captured]))
 
     def forward(self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms]) -> list[Atom]:
-        """Do something at each place of the block from its second one to its last."""
+        """Do ``step`` at each place of the block from its second one to its last."""
         b, one = self.builder, self.builder.const(1, I64)
 
         def turn(j: Atom, *values: Atom) -> list[Atom]:
@@ -218,7 +218,7 @@ class _Walk:
         return self._at_last(carries, step)
 
     def backward(self, carries: _Atoms, step: Callable[[Atom, _Atoms], _Atoms]) -> list[Atom]:
-        """Do the same from the last place of the block to its second."""
+        """Do ``step`` at each place of the block from its last one to its second."""
         b, one = self.builder, self.builder.const(1, I64)
         carries = self._at_last(carries, step)
 
@@ -248,7 +248,7 @@ class _Walk:
         return b.op("eq", at, zero) if at == self.start else b.const(False, BOOL)
 
     def join(self, prefixes: Sequence[Var], first: _Atoms) -> list[Atom]:
-        """Combine the first element of the block with what comes before it, if anything does."""
+        """Combine the first element of the block with the prefix before it, if there is one."""
 
         def combined() -> list[Atom]:
             return self.combine(self.of_block(prefixes, self.previous_block()), first)
@@ -299,7 +299,7 @@ class _Pullback:
     def __call__(
         self, a: _Atoms, b: _Atoms, r: _Atoms
     ) -> tuple[list[Atom], list[Atom], list[Atom]]:
-        """Return the cotangents of both elements, and of what is captured and no array."""
+        """Return the cotangents of both elements, and of captures that are no arrays."""
         builder, plan = self.walk.builder, self.plan
         given = [*a, *b, *self.walk.captured, *r]
         outputs = []
@@ -322,7 +322,7 @@ class _Pullback:
     def but_first(
         self, at: Atom, a: _Atoms, b: _Atoms, r: _Atoms
     ) -> tuple[list[Atom], list[Atom], list[Atom]]:
-        """Return the same; at the first place of the axis nothing is combined with the element."""
+        """Return the same; the first place of the axis has no element to combine with."""
         walk, count = self.walk, len(r)
 
         def pulled() -> list[Atom]:
@@ -333,11 +333,11 @@ class _Pullback:
         return found[:count], found[count : 2 * count], found[2 * count :]
 
     def no_sums(self) -> list[Atom]:
-        """Return zeros for what is captured and no array."""
+        """Return zeros for captures that are no arrays."""
         return [self.walk.builder.const(0, self.types[slot]) for slot in self.sums]
 
     def results(self, sums: _Atoms) -> list[Atom]:
-        """Return the outputs for what is captured, given those that are no arrays."""
+        """Return the outputs for captures; ``sums`` are those that are no arrays."""
         found = dict(zip(self.sums, sums, strict=True))
         return [found.get(slot) or self.arrays[slot] for slot in sorted({*found, *self.arrays})]
 

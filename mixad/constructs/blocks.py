@@ -77,7 +77,7 @@ class _Blocks:
 
     def launch(self, program: Program, shapes: Sequence[tuple[int, ...] | None], arrays: _Arrays,
                captured: _Arrays) -> list[Any]:  # fmt: skip
-        """Return the outputs of a program over blocks; a shape is None of what each lane has."""
+        """Return the outputs of a program over blocks; a shape is None for one value per lane."""
         library = library_of(arrays[0])
         device = getattr(arrays[0], "device", None)
         places = places_along((self.shape[0], self.count, self.shape[2]), library, device)
@@ -164,7 +164,7 @@ class Scan(NamedTuple):
         return cls(operator, xs, captured, ys, totals)
 
     def cotangents(self, gs: _Arrays) -> list[Any]:
-        """Return the cotangents of prefixes, each with what later ones give to it."""
+        """Return the cotangents of prefixes, each with what later ones add to it."""
         blocks, arrays = self._read_back(gs)
         program = scan_cotangents_program(self.operator, blocks.count > 1)
         return blocks.launch(program, [tuple(g.shape) for g in gs], arrays, self.captured)
@@ -197,6 +197,6 @@ class Scan(NamedTuple):
 
 
 def _blocks_of_scan(xs: _Arrays) -> _Blocks:
-    """Cut an axis, unless what is beside it keeps gangs busy: then elements are read once."""
+    """Cut an axis, unless other axes keep gangs busy: then elements are read once."""
     _, extent, after = xs[0].shape[:3]
     return _Blocks.of(xs[0].shape, is_whole=after >= 4 * GANG and extent <= _LONG)

@@ -96,7 +96,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 def _choose(
     name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]
 ) -> Any:
-    """Call the function that is meant, or record all if that is unknown."""
+    """Call the chosen function, or record all if the choice is unknown."""
     index = plain(index)
     if np.shape(index):
         raise TracerError(
@@ -136,7 +136,7 @@ def _spread(
     arrays: Sequence[int],
     structure: pytree.Structure,
 ) -> Callable[..., Any]:
-    """Return a function of the leaves that are arrays; Python's numbers adapt to these."""
+    """Return a function of array leaves; Python's numbers adapt to them."""
 
     def call(*values: Any) -> Any:
         given = {**dict(enumerate(leaves)), **dict(zip(arrays, values, strict=True))}

@@ -16,7 +16,7 @@ __all__ = ["or_zeros", "pull_back", "push_forward"]
 
 
 def or_zeros(derivative: Any, result: Result) -> Any:
-    """Return a derivative, of which None is zero, as an array."""
+    """Return a derivative as an array; None is zero."""
     return result.zeros() if derivative is None else derivative
 
 
@@ -71,7 +71,7 @@ def _without(tangent: Any, level: Level) -> Any:
 def _enter(
     body: Body, operands: Sequence[Any], active: Sequence[int], level: Level
 ) -> tuple[list[Any], list[InputNode]]:
-    """Return operands with tracers of a level in some places, and the nodes of these."""
+    """Return operands with tracers of a level in some places, and their nodes."""
     given = list(operands)
     for at in active:
         given[at] = enter(given[at], level, body.kind)

@@ -50,7 +50,7 @@ class Elements:
         return any(result.kind.type.is_narrow for result in self.results)
 
     def widen(self, leaves: list[Any]) -> list[Any]:
-        """Return the user's arrays as those that are combined."""
+        """Return the user's arrays in the types that are combined."""
         if not self.are_narrow:
             return leaves
         wide, pairs = self.library.dtype_of(F32), zip(leaves, self.results, strict=True)
@@ -97,7 +97,7 @@ class Elements:
 
 
 def _initial_leaf(name: str, given: Any, dtype: Any, result: Result) -> Any:
-    """Return one array of what a construct begins with, for elements of a dtype."""
+    """Return one initial array of a construct, for elements of a dtype."""
     library, type = result.kind.library, result.kind.type
     wide = element_type_of(dtype)
     is_weak = is_scalar(given) or (isinstance(given, Tracer) and given.kind.weak)

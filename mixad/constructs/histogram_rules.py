@@ -33,7 +33,7 @@ __all__ = ["update_by_index"]
 
 
 def update_by_index(update: UpdateKind, dest: Any, xs: Any, indices: Any, drops: bool) -> Any:
-    """Return an array updated by elements at indices; it ``drops`` those that are outside."""
+    """Return an array updated by elements at indices; ``drops`` leaves out those outside."""
     if update == "add":
         return apply_rule(_SUM, dest, xs, indices, drops=drops)
     if not math.prod(xs.shape):
@@ -95,7 +95,7 @@ def _lanes(dest: Any, indices: Any, drops: bool) -> tuple[_Layout, list[Any]]:
 
 
 def _launch(program: Program, values: Sequence[Any], shape: tuple[int, ...] | None = None) -> Any:
-    """Return the one output of a program; of an array that is updated with its shape."""
+    """Return the only output of a program; an updated array has a shape."""
     try:
         return _call(program, shape).kernel(values)[0]
     except KernelIndexError as error:
@@ -157,7 +157,7 @@ def _winner_program(layout: _Layout, number_type: ScalarType) -> Program:
 
 @lru_cache(maxsize=256)
 def _read_program(layout: _Layout) -> Program:
-    """Return the program that reads an array at indices, and has zeros at those left out."""
+    """Return the program that reads an array at indices, zeros at those left out."""
     b = Builder("reduce_by_index")
     array = b.array_param("dest", layout.array)
     place, inside = layout.declare(b)
@@ -225,7 +225,7 @@ def _extremes(dest: Any, xs: Any, indices: Any, update: UpdateKind, drops: bool)
 def _run_extreme(
     xp: Any, dest: Any, xs: Any, indices: Any, update: UpdateKind, drops: bool
 ) -> tuple[Any, ...]:
-    """Return the extremes, and for each the number of the element that it is, -1 of ``dest``."""
+    """Return the extremes, and the number of each one's element, -1 for one of ``dest``."""
     y, (layout, lanes) = _extremes(dest, xs, indices, update, drops), _lanes(dest, indices, drops)
     count = math.prod(xs.shape)
     type = I32 if count < 1 << 31 else I64  # half as many bytes
@@ -263,7 +263,7 @@ def _push_extreme(
 
 
 def _split_winners(winners: Any) -> tuple[Any, Any]:
-    """Return which extremes are those of ``dest``, and the number of the element of the others."""
+    """Return which extremes come from ``dest``, and the number of the element for others."""
     winners = plain(winners)
     xp = library_of(winners).xp
     is_dest = winners < 0

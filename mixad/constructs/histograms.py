@@ -159,7 +159,7 @@ def _check_arguments(elements: Elements, combined: Elements, indices: Result) ->
 
 @dataclass(frozen=True)
 class _Indices:
-    """Indices into an array of some extent, which are perhaps sorted; some may be left out."""
+    """Indices into an array of some extent; they may be sorted, and some may be left out."""
 
     values: Any
     extent: int
@@ -168,7 +168,7 @@ class _Indices:
 
     @cached_property
     def keys(self) -> Any:
-        """The indices as signed integers; those beyond these are outside of any array."""
+        """The indices as signed integers; larger ones than these become the largest."""
         keys, xp = self.values, library_of(self.values).xp
         if xp.isdtype(keys.dtype, "unsigned integer"):
             most = min(int(xp.iinfo(keys.dtype).max), (1 << 63) - 1)
@@ -177,7 +177,7 @@ class _Indices:
 
     @cached_property
     def outside(self) -> Any:
-        """Which indices are those of no element."""
+        """A mask of the indices without an element."""
         return (self.keys >= self.extent) | (self.keys < -self.extent)
 
     def check_order(self) -> None:
@@ -217,7 +217,7 @@ class _Indices:
 def _combine_sorted(
     combination: Combination, dest: list[Any], xs: list[Any], indices: _Indices
 ) -> list[Any]:
-    """Sort by index, scan within indices, combine what is last of each with an array."""
+    """Sort by index, scan within indices, combine the last prefix of each with an array."""
     operator, captured = combination.operator, combination.captured
     keys, order = indices.sort()
     xp, shape = library_of(keys).xp, tuple(dest[0].shape)
@@ -262,7 +262,7 @@ _DIGIT = (1 << 16) - 1
 
 @lru_cache(maxsize=256)
 def _with_flags(made: Operator) -> Operator:
-    """Return the operator of elements with a flag: one that has it combines with none before it."""
+    """Return the operator of elements with a flag, which stops combination with those before."""
     b, size, params = Builder(made.program.name), made.size, made.program.params
     one = list(b.copy_params(params[:size]).values())
     has_one = b.param("flag", BOOL)

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def leaf_of(value: Any, what: str) -> Any:
-    """Return a leaf of what a loop is given as an array or a traced value."""
+    """Return a leaf of a loop's argument as an array or a traced value."""
     value = unwrapped(value)
     if isinstance(value, Tracer) or (is_array(value) and not isinstance(value, np.generic)):
         return value
@@ -60,14 +60,14 @@ def reshape_leaf(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def returned_leaf(value: Any) -> Any:
-    """Return a result: what is no float has no derivative."""
+    """Return a result; one that is no float has no derivative."""
     if not isinstance(value, Tracer) or value.kind.type.is_inexact:
         return value
     return plain(value)
 
 
 def result_of(value: Any) -> Result:
-    """Return what is known of an array or a traced value without its elements."""
+    """Return the description of an array or a traced value, without its elements."""
     if isinstance(value, Tracer):
         return Result(value.shape, value.kind, value.device)
     kind = kind_of(element_type_of(value.dtype), library_of(value))
@@ -75,13 +75,13 @@ def result_of(value: Any) -> Result:
 
 
 def without_element(error: KernelIndexError, hint: str | None = None) -> KernelIndexError:
-    """Return the error of a kernel without the number of the element, which is not the user's."""
+    """Return a kernel's error without the number of the element, which is not the user's."""
     message = re.sub(r", element \([^)]*\)", "", error.message)
     return KernelIndexError(message, location=error.location, hint=hint or error.hint)
 
 
 def split_elements(operator: Operator, leaves: Mapping[int, Any]) -> list[Any]:
-    """Return an array for each number of elements, given some of the arrays that these are in."""
+    """Return an array for each number of elements, from some of their arrays."""
     return [
         leaves[leaf][(..., *index)] if index else leaves[leaf]
         for leaf, index in operator.places
@@ -90,7 +90,7 @@ def split_elements(operator: Operator, leaves: Mapping[int, Any]) -> list[Any]:
 
 
 def join_numbers(operator: Operator, numbers: Sequence[Any]) -> list[Any]:
-    """Return the arrays of elements, given an array for each of their numbers."""
+    """Return the arrays of elements from an array for each of their numbers."""
     left, leaves = iter(numbers), []
     for core in operator.cores:
         own = [next(left) for _ in range(math.prod(core))]

@@ -29,7 +29,7 @@ __all__ = ["add_library_functions"]
 
 
 def add_library_functions() -> None:
-    """Let traced values take the functions of this module, which stand above the namespace's."""
+    """Let traced values take this module's functions, which stand above the namespace's."""
     for ufunc in (np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2):
         name = ufunc.__name__
         NUMPY.functions[f"{name}.accumulate"] = function_of(
@@ -85,7 +85,7 @@ def _change_at(ufunc: np.ufunc) -> Callable[..., None]:
 
 
 def _sums_between(x: Any, indices: Any, axis: int = 0, dtype: Any = None) -> Any:
-    """Return the sums of what is from one index to the next along an axis."""
+    """Return the sums from each index to the next along an axis."""
     x = x if dtype is None else astype(x, dtype)
     starts = np.asarray(plain(indices))
     if starts.ndim != 1 or not starts.size or (np.diff(starts) <= 0).any() or starts[0] < 0:
@@ -109,7 +109,7 @@ def _logcumsumexp(x: Any, axis: int) -> Any:
 
 
 def _first_of(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what finds the largest or smallest element up to each, and where it is."""
+    """Return a function for the largest or smallest element up to each, and its place."""
 
     def found(x: Any, axis: int) -> Any:
         xp = library_beside(x).xp

@@ -59,7 +59,7 @@ class Loop(Static):
     room: int
 
     def split(self, arguments: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
-        """Return carries, ``xs`` and what the body captures."""
+        """Return carries, ``xs`` and captures of the body."""
         end = self.carries + self.xs
         return (
             list(arguments[: self.carries]),
@@ -79,7 +79,7 @@ class Loop(Static):
         )
 
     def describe(self, values: Sequence[Any]) -> str:
-        """Return how many steps there are, what is done in each, and how they are taken back."""
+        """Return the number of steps, what each does, and how they are taken back."""
         steps = f"{self.length} step{'s' * (self.length != 1)} of {self.body.describe_step()}"
         if self.length <= self.room + 1:
             return f"{steps}; all carries are kept, no step runs again"
@@ -90,18 +90,18 @@ class Loop(Static):
 
     @property
     def moving(self) -> list[int]:
-        """Which carries have derivatives."""
+        """The positions of the carries that have derivatives."""
         results = self.body.results[: self.carries]
         return [at for at, result in enumerate(results) if result.kind.type.is_inexact]
 
     @property
     def steps(self) -> range:
-        """In which order parts are taken."""
+        """The order of the slices."""
         return range(self.length - 1, -1, -1) if self.reverse else range(self.length)
 
     @property
     def ys(self) -> tuple[Result, ...]:
-        """What each step gives beside carries."""
+        """The results of each step beside carries."""
         return self.body.results[self.carries :]
 
     def part(self, first: int, last: int, *, kept: tuple[int, ...], is_alone: bool) -> Loop:
@@ -109,7 +109,7 @@ class Loop(Static):
         return replace(self, length=last - first, kept=kept, is_alone=is_alone)
 
     def parts_of(self, xs: Iterable[Any], first: int, last: int) -> list[Any]:
-        """Return what steps of the loop take of ``xs``."""
+        """Return the slices of ``xs`` that steps of the loop take."""
         if last - first == self.length:
             return list(xs)
         if self.reverse:
@@ -141,12 +141,12 @@ class Step:
         self._is_first = True
 
     def native_plan(self, registers: Sequence[Any]) -> Plan | None:
-        """Return the plan for what registers hold, if a backend runs it by itself."""
+        """Return the plan for the contents of registers, if a backend runs it by itself."""
         self._plan = plan = self._body.plan(registers, self._library)
         return None if plan is None or plan.natives is None or plan.decided else plan
 
     def __call__(self, registers: list[Any]) -> list[Any]:
-        """Return the results for what registers hold."""
+        """Return the results for the contents of registers."""
         is_first, self._is_first = self._is_first, False
         if is_first:
             self._plan = self._body.plan(registers, self._library)
@@ -219,7 +219,7 @@ def _run_natively(
     captured: Sequence[Any],
     found: _Memory,
 ) -> bool:
-    """Take the steps of a loop without Python between them; tell whether that could be done."""
+    """Take the steps of a loop without Python between them; return whether that was possible."""
     first, by = loop.steps[0], loop.steps.step
     count, wholes = loop.length - loop.is_alone, dict(zip(loop.kept, found.wholes, strict=True))
     begin, end = (loop.length, 0) if loop.reverse else (0, loop.length)
@@ -249,7 +249,7 @@ def _run_natively(
 
 
 def packed(register: Any) -> Any:
-    """Return an array without gaps, in the order of its axes: so that all steps have one layout."""
+    """Return an array without gaps, in the order of its axes: all steps have one layout."""
     if type(register) is np.ndarray:
         return register if register.flags.c_contiguous else register.copy()
     if strides_of(register) == packed_strides(register):
@@ -258,7 +258,7 @@ def packed(register: Any) -> Any:
 
 
 def _own(register: Any) -> Any:
-    """Return a copy: a carry may be what came in."""
+    """Return a copy: a carry may be an argument."""
     is_numpys = type(register) is np.ndarray
     return register.copy() if is_numpys else own_array(register, tuple(register.shape))
 
@@ -273,7 +273,7 @@ def _stacked(result: Result, length: int) -> Any:
 
 
 def _alike(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
-    """Return arrays of the shapes and dtypes of what a loop gives."""
+    """Return arrays of the shapes and dtypes of a loop's results."""
     results = loop.body.results
     carries, ys = results[: loop.carries], results[loop.carries :]
     kept = [carries[at] for at in loop.kept]
@@ -292,7 +292,7 @@ def cotangents_of(
     *arguments: Any,
     loop: Loop,
 ) -> list[Any]:
-    """Return the cotangents of the arguments of a loop that are wanted, None for the others."""
+    """Return the wanted cotangents of a loop's arguments, None for the others."""
     backward = _Backward(loop, wanted, values, gs)
     carries, xs, captured = loop.split(arguments)
     backward.take_back(carries, xs, captured)
@@ -300,14 +300,14 @@ def cotangents_of(
 
 
 class _Pullback(NamedTuple):
-    """What carries cotangents back through one step, and which of its first carries it reads."""
+    """The pullback of one step, and the positions of its first carries that it reads."""
 
     body: Body
     read: tuple[int, ...]
 
 
 def carries_read(body: Body, carries: int) -> tuple[int, ...]:
-    """Return which carries are read by pullbacks of a body, as far as that is known."""
+    """Return the carries that pullbacks of a body read, as far as known."""
     pullbacks = [key for key in body.derived if key[0] == "pullback"]
     reads = [key[-1] for key in pullbacks if len(key) == _WITH_READ]
     if not reads:
@@ -385,7 +385,7 @@ class _Backward:
         xs: Sequence[Any],
         captured: Sequence[Any],
     ) -> None:
-        """Carry cotangents back through steps whose carries are kept."""
+        """Pull cotangents back through steps whose carries are kept."""
         loop, moving = self._loop, len(self._moving)
         if not self._of_captured:
             self._of_captured = [result_of(captured[at]).zeros() for at in self._captured]
@@ -419,7 +419,7 @@ class _Backward:
         xs: Sequence[Any],
         captured: Sequence[Any],
     ) -> Body:
-        """Return what carries cotangents back through one step, reading some carries."""
+        """Return the pullback of one step, which reads some carries."""
         loop, body = self._loop, self._loop.body
         known: Body | None = body.derived.get(key)
         if known is not None:
@@ -455,7 +455,7 @@ class _Backward:
         return body.derived.setdefault(key, Body(body.name, compute, results, body.kind))
 
     def cotangents(self, wanted: Sequence[bool]) -> list[Any]:
-        """Return the cotangents of the arguments, None for those that are not wanted."""
+        """Return the cotangents of the arguments, None for those not wanted."""
         loop = self._loop
         of_carries = dict(zip(self._moving, self._of_carries, strict=True))
         pieces = self._of_xs if loop.reverse else self._of_xs[::-1]
@@ -488,7 +488,7 @@ def _joined(pieces: Sequence[Any]) -> Any:
 def tangents_of(
     tangents: Sequence[Any], values: Sequence[Any], *arguments: Any, loop: Loop
 ) -> list[Any]:
-    """Return the tangents of what a loop gives, None where they are zero."""
+    """Return the tangents of a loop's results, None for zero."""
     n, moving, results = loop.carries, loop.moving, loop.body.results
     carries, xs, captured = loop.split(arguments)
     of_carries, of_xs, of_captured = loop.split(list(tangents))
@@ -522,7 +522,7 @@ def tangents_of(
 def _pushforward_of(
     loop: Loop, floats: Sequence[int], moving_xs: Sequence[int], moving_captured: Sequence[int]
 ) -> Body:
-    """Return a step with tangents: of carries, ``floats`` of what it gives, and other operands."""
+    """Return a step with tangents: of carries, of ``floats`` among results, of other operands."""
     body, results, n, moving = loop.body, loop.body.results, loop.carries, loop.moving
     key = "pushforward", n, loop.xs, tuple(moving_xs), tuple(moving_captured)
     known: Body | None = body.derived.get(key)

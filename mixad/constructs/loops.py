@@ -242,7 +242,7 @@ def _scan(
     reverse: bool = False,
     memory: int | None = None,
 ) -> tuple[Any, Any]:
-    """Run a function over the steps of arrays, for a caller of some name."""
+    """Run a function over the steps of arrays; ``name`` is the caller's."""
     leaves, structure = pytree.flatten(xs)
     given = [leaf_of(leaf, f"mixad.{name}: xs") for leaf in leaves]
     count = _length_of(name, given, length)
@@ -267,11 +267,11 @@ class _Steps(NamedTuple):
     numbers: range | None = None
 
     def record(self, carries: Sequence[Result], parts: Sequence[Result]) -> RecordedBody | None:
-        """Return what a step does; None if that cannot be told for others."""
+        """Return a step's body; None if it may do something else for other values."""
         return record_body(self.name, self._call_of(len(carries)), [*carries, *parts])
 
     def _call_of(self, count: int) -> Callable[..., Any]:
-        """Return a function of the leaves of a carry, so many, and of parts."""
+        """Return a function of ``count`` leaves of a carry, and of slices."""
 
         def call(*values: Any) -> Any:
             return self.call(pytree.unflatten(self.structure, values[:count]), values[count:])
@@ -281,7 +281,7 @@ class _Steps(NamedTuple):
     def record_alike(
         self, carries: Sequence[Result], parts: Sequence[Result]
     ) -> RecordedBody | None:
-        """Return what a step does; refuse what does something else when it is called again."""
+        """Return a step's body; refuse a function that does something else when called again."""
         found = record_twice(self.name, self._call_of(len(carries)), [*carries, *parts])
         if found is None:
             return None
@@ -317,7 +317,7 @@ class _Steps(NamedTuple):
         ]
 
     def _check_structure(self, returned: pytree.Structure) -> None:
-        """Refuse what is no pair of which the first is a carry of the same structure."""
+        """Refuse a result that is no pair with a first carry of the same structure."""
         if returned.kind is not tuple or len(returned.children) != 2:
             raise TracerError(
                 f"mixad.{self.name}: the function must return a pair (carry, y), it returned "
@@ -370,7 +370,7 @@ def _loop(
     reverse: bool = False,
     memory: int | None = None,
 ) -> tuple[Any, Any]:
-    """Run a loop over parts of arrays; return the last carry, and what the steps give."""
+    """Run a loop over slices of arrays; return the last carry, and the steps' results."""
     carries, library = _as_carries(steps, leaves, xs)
     if _can_run_again(library):
         parts = [part._replace(shape=part.shape[1:]) for part in _map(result_of, xs)]
@@ -409,7 +409,7 @@ def _can_run_again(library: Library) -> bool:
 
 
 def _length_of(name: str, xs: Sequence[Any], length: int | None) -> int:
-    """Return how many steps there are."""
+    """Return the number of steps."""
     if any(not x.shape for x in xs):
         raise TracerError(f"mixad.{name}: xs contains a number: pass arrays with an axis of steps")
     lengths = [int(x.shape[0]) for x in xs]
@@ -428,7 +428,7 @@ def _length_of(name: str, xs: Sequence[Any], length: int | None) -> int:
 
 
 def _whole(name: str, what: str, number: Any) -> int:
-    """Return a whole number that says how many steps there are."""
+    """Return a whole number of steps."""
     if isinstance(number, Tracer):
         raise TracerError(
             f"mixad.{name}: {what} is a traced value: pass a number that is known, or use "

@@ -64,7 +64,7 @@ class Combination(NamedTuple):
 
 
 def core_of(name: str, signature: str | None) -> tuple[int, ...]:
-    """Return the shape of the small arrays that a signature says; of numbers there is none."""
+    """Return the shape of the small arrays in a signature; empty for numbers."""
     if signature is None:
         return ()
     text = "".join(signature.split()) if isinstance(signature, str) else ""
@@ -95,7 +95,7 @@ def read_operator(name: str, op: Any, elements: Elements, core: tuple[int, ...])
 
 @lru_cache(maxsize=256)
 def _example_of(name: str, elements: Elements, core: tuple[int, ...]) -> tuple[Any, str | None]:
-    """Return an element, which tells the parser what elements are, and an operator's signature."""
+    """Return an example of an element, for the parser, and an operator's signature."""
     structure, kinds = elements.structure, elements.kinds
     _check_size(name, elements, core)
     device = elements.results[0].device
@@ -111,14 +111,14 @@ def _operator_of(
     elements: Elements,
     core: tuple[int, ...],
 ) -> tuple[Operator, SourceLocation]:
-    """Return the operator that was parsed, and where it is; refuse what returns no element."""
+    """Return the parsed operator, and where it is; refuse one that returns no element."""
     place = info.text.locate(info.node)
     _check_returned(name, parsed, elements, core, place)
     return Operator(parsed.program, (core,) * len(elements.kinds)), place
 
 
 def _check_size(name: str, elements: Elements, core: tuple[int, ...]) -> None:
-    """Raise if elements have too many numbers, or a signature that says nothing about them."""
+    """Raise if elements have too many numbers, or a signature that does not describe them."""
     structure, count = elements.structure, len(elements.kinds)
     if count * math.prod(core) > _MOST:
         axes = f" with the last axes {core}" if core else ""
@@ -140,7 +140,7 @@ def _read_captured(
     values: Sequence[Any],
     place: SourceLocation,
 ) -> list[Any]:
-    """Return what an operator captures, as arrays of the library of the elements."""
+    """Return an operator's captures, as arrays of the elements' library."""
     library, device = elements.library, elements.results[0].device
     captured = [
         library.asarray(value, param.var.type, device) if is_scalar(value) else value
@@ -166,7 +166,7 @@ def _read_captured(
 
 
 def _signature_of(core: tuple[int, ...], count: int) -> str | None:
-    """Return the signature of an operator of elements that are some small arrays."""
+    """Return the signature of an operator of ``count`` small arrays."""
     if not core:
         return None
     spelled = f"({','.join(map(str, core))})"
@@ -176,7 +176,7 @@ def _signature_of(core: tuple[int, ...], count: int) -> str | None:
 def _bound(
     name: str, op: Any, example: Any, signature: str | None
 ) -> tuple[Specialiser, PreparedCall, Any]:
-    """Return the program of an operator, and what it captures, after the numbers of elements."""
+    """Return the program of an operator, and its captures, after the numbers of elements."""
     captures = isinstance(op, FunctionType) and (
         op.__closure__ or op.__defaults__ or op.__kwdefaults__
     )
@@ -199,7 +199,7 @@ def _bound(
 
 
 def _specialiser(op: Any, code: CodeType | None, signature: str | None) -> Specialiser:
-    """Return what reads an operator, whose code may be replaced later."""
+    """Return the specialiser of an operator, whose code may be replaced later."""
     if isinstance(op, BuiltinFunctionType):
         op = _SPELLED.get(op, op)
     function = op if isinstance(op, FunctionType) else _calling(op)
@@ -211,7 +211,7 @@ _known_specialiser = lru_cache(maxsize=256)(_specialiser)
 
 
 def _calling(op: Any) -> Callable[[Any, Any], Any]:
-    """Return a function that the parser reads, for what has no source of its own."""
+    """Return a function for the parser that calls an operator without source."""
 
     def combine(a: Any, b: Any) -> Any:
         return op(a, b)
@@ -221,7 +221,7 @@ def _calling(op: Any) -> Callable[[Any, Any], Any]:
 
 @lru_cache(maxsize=256)
 def _example(library: Library, type: ScalarType, core: tuple[int, ...], device: Any) -> Any:
-    """Return an array of one element, which tells the parser what elements are."""
+    """Return an array of one element as an example for the parser."""
     return library.xp.zeros((1, *core), dtype=library.dtype_of(type), device=device)
 
 
@@ -270,7 +270,7 @@ def _shown(structure: pytree.Structure, cores: Sequence[tuple[int, ...]]) -> str
 
 @lru_cache(maxsize=256)
 def kind_of_operator(made: Operator) -> str | None:
-    """Return the op of the table that an operator of two numbers is; None if it is none."""
+    """Return the op of the table that equals an operator of two numbers; None if none."""
     program = made.program
     statements = program.body.statements
     if made.size != 1 or made.captured or len(statements) != 1:

@@ -65,7 +65,7 @@ def record_body(
 def record_twice(
     name: str, call: Callable[..., Any], inputs: Sequence[Result]
 ) -> RecordedBody | None:
-    """Return what a function does; refuse one that does something else when it is called again."""
+    """Return a function's body; refuse one that does something else when called again."""
     found = record_body(name, call, inputs)
     again = None if found is None else record_body(name, call, inputs)
     if found is None or again is None:
@@ -84,7 +84,7 @@ def record_twice(
 def _record(
     name: str, call: Callable[..., Any], inputs: Sequence[Result], wholes: Sequence[Any]
 ) -> RecordedBody | None:
-    """Record a body, with values that stand for some arrays that the function captures."""
+    """Record a body, with values in place of some arrays that the function captures."""
     every, outer = [*inputs, *map(result_of, wholes)], captured(call)[0]
     arrays = [array_like(each.shape, each.kind, each.device) for each in every]
     with Level(name, is_reverse=False, differentiates=False) as level:
@@ -129,7 +129,7 @@ def _record(
 
 
 def _given(tracer: Tracer) -> Any:
-    """Return what a body is called with: what is no float has no derivative."""
+    """Return an argument of a body; one that is no float has no derivative."""
     return tracer if tracer.kind.type.is_inexact else UnknownArray.of(tracer)
 
 

@@ -25,16 +25,16 @@ class Schedule:
         return found
 
     def steps_again(self, steps: int) -> int:
-        """Return how many steps run again in all, until each has begun with its carries."""
+        """Return the number of repeated steps in all, until each has begun with its carries."""
         r = self.repetitions(steps)
         return r * steps - comb(self.room + r, r - 1) if r else 0
 
     def advance(self, steps: int) -> int:
-        """Return after how many steps the next carries are kept: of more than one step."""
+        """Return after how many steps the next carries are kept; there are several steps."""
         r = self.repetitions(steps)
         return min(_reach(self.room, r - 1), steps - _reach(self.room - 1, r - 1))
 
 
 def _reach(room: int, repetitions: int) -> int:
-    """Return how many steps can be taken back if each runs again so often."""
+    """Return how many steps can be taken back with ``repetitions`` runs of each."""
     return comb(room + repetitions, room) if repetitions >= 0 else 0

@@ -28,7 +28,7 @@ class Switch(Static):
     captured: tuple[int, ...]  # how many values each body captures
 
     def places(self, branch: int) -> list[int]:
-        """Return which arguments after the index a body takes."""
+        """Return the positions of a body's arguments after the index."""
         first = self.operands + sum(self.captured[:branch])
         return [*range(self.operands), *range(first, first + self.captured[branch])]
 
@@ -119,7 +119,7 @@ def _push(
 def _run_derived(
     switch: Switch, derived: Any, index: Any, arguments: Sequence[Any], further: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """Run the choice from derivatives, which take further operands."""
+    """Run the choice of derivatives, which take further operands."""
     bodies = tuple([derived(branch) for branch in range(len(switch.bodies))])
     if not bodies[0].results:
         return ()

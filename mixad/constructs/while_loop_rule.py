@@ -36,7 +36,7 @@ class WhileLoop(Static):
     room: int  # as of a Loop
 
     def split(self, arguments: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
-        """Return carries, and what the test and the body capture."""
+        """Return carries, and the captures of the test and of the body."""
         end = self.carries + self.tests
         return (
             list(arguments[: self.carries]),
@@ -45,7 +45,7 @@ class WhileLoop(Static):
         )
 
     def describe(self, values: Sequence[Any]) -> str:
-        """Return what is done in the test, and in the steps that were taken."""
+        """Return what the test does, and the steps that were taken."""
         return f"test of {self.test.describe_step()}; {self.steps(values[-1]).describe(values)}"
 
     def steps(self, count: Any) -> Loop:
@@ -86,7 +86,7 @@ def _run_natively(
     tested: Sequence[Any],
     captured: Sequence[Any],
 ) -> tuple[list[Any], int] | None:
-    """Return the last carries and how many steps there were; None if Python is to take these."""
+    """Return the last carries and the number of steps; None if Python has to take these."""
     tests, body = test.native_plan([*carries, *tested]), step.native_plan([*carries, *captured])
     if tests is None or body is None:
         return None

@@ -27,7 +27,7 @@ Namespace: TypeAlias = Any
 
 
 def in_memory(array: Array, type: ScalarType, xp: Namespace) -> Array:
-    """Return a result in the type that it is stored in: those of 16 bits are rounded."""
+    """Return a result in the type in which it is stored: rounded if that has 16 bits."""
     if not type.is_narrow:
         return array
     with np.errstate(all="ignore"):
@@ -102,7 +102,7 @@ class _Run:
         return self.xp.asarray(broadcast, copy=True)
 
     def argument(self, given: Any, kind: str, type: ScalarType) -> Array:
-        """Return an argument in the type that it is computed in."""
+        """Return an argument in the type in which it is computed."""
         if kind in get_args(UpdateKind):
             return given
         value = self.constant(given, type) if kind == "uniform" else given
@@ -204,7 +204,7 @@ class _Run:
         return xp.where(mask, flat, xp.zeros_like(flat))
 
     def from_start(self, index: Array, extent: int) -> Array:
-        """Return indices as signed ones; those below 0 count from the end, as Python's do."""
+        """Return indices as signed ones from 0 on; negative ones count from the end."""
         xp = self.xp
         if xp.isdtype(index.dtype, "unsigned integer"):
             beyond = xp.full_like(index, min(extent, int(xp.iinfo(index.dtype).max)))
@@ -232,7 +232,7 @@ class _Run:
         self.values[step.array] = xp.reshape(changed, array.shape)
 
     def changed(self, array: Array, update: str, at: Array, values: Array) -> Array:
-        """Change elements at positions, the same more than once too, as the library does that."""
+        """Change elements at positions, repeated ones included, as the library does."""
         if isinstance(array, np.ndarray):
             _change(np, array, update, at, values)
             return array

@@ -64,7 +64,7 @@ Node: TypeAlias = Number | Name | Call | Literal | TypeName
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Names become values, all at once."""
+    """Names get values, all at once."""
 
     targets: tuple[str, ...]
     values: tuple[Node, ...]

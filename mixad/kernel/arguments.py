@@ -65,7 +65,7 @@ class ArgumentBlock:
 
     @property
     def length(self) -> int:
-        """The position of how many elements all folded axes have."""
+        """The position of the number of elements of all folded axes."""
         return self.OUTER_EXTENTS + self.spec.rank - 1
 
     @property
@@ -93,12 +93,12 @@ class ArgumentBlock:
 
     @property
     def tiles(self) -> int:
-        """The position of how many tiles there are, where an output is an accumulator."""
+        """The position of the number of tiles, where an output is an accumulator."""
         return self._outputs[-1]
 
     @property
     def slab(self) -> int:
-        """The position of how many tiles make a slab."""
+        """The position of the number of tiles in a slab."""
         return self._outputs[-1] + 1
 
     def accumulator_extent(self, output: int, axis: int) -> int:
@@ -106,7 +106,7 @@ class ArgumentBlock:
         return self.outputs[output] + 1 + axis
 
     def part_stride(self, output: int, axis: int) -> int:
-        """Return the position of the stride of what an output is a part of."""
+        """Return the position of the stride of the array that an output is a slice of."""
         return self.outputs[output] + 1 + axis
 
     def indexed_extent(self, param: int, axis: int) -> int:

@@ -70,7 +70,7 @@ class Result:
 
     @property
     def first(self) -> int:
-        """How many elements of its memory come before the first that is written."""
+        """The number of elements of its memory before the first that is written."""
         at = 0
         if self.part is not None:
             for extent, start in zip(self.part.whole, self.part.starts, strict=True):
@@ -79,12 +79,12 @@ class Result:
 
     @property
     def is_finished(self) -> bool:
-        """Whether what the kernel writes is the output, up to the order of the axes."""
+        """Whether the kernel writes the output itself, up to the order of the axes."""
         return self.summed is None and self.memory == self.final
 
     @property
     def is_left_whole(self) -> bool:
-        """Whether what the kernel writes are the elements of the output, in its type and order."""
+        """Whether the kernel writes the elements of the output, in its type and order."""
         if self.part is not None or self.is_summed_by_columns or self.columns:
             return False
         if self.is_accumulated:
@@ -111,7 +111,7 @@ class Binding:
     is_finished: bool  # whether the kernel writes the outputs themselves
 
     def moved(self, launch: Launch) -> Binding:
-        """Return the binding of a launch that writes the same parts elsewhere: no word differs."""
+        """Return the binding of a launch that writes other slices: no word differs."""
         pairs = zip(self.outputs, launch.parts, strict=True)
         outputs = tuple([o if part is None else replace(o, part=part) for o, part in pairs])
         return replace(self, outputs=outputs)
@@ -201,7 +201,7 @@ def _result(
 def _left(
     launch: Launch, index: int, output: Output
 ) -> tuple[tuple[int, ...], tuple[bool, ...], tuple[tuple[int, bool], ...]]:
-    """Return the shape of what tiles leave of a sum, which of its axes to sum, and its columns."""
+    """Return the shape that tiles leave of a sum, its axes still to sum, and its columns."""
     if launch.fold is None:
         shape = partial_shape(launch.extents, launch.rows, output.reduced)
         return shape, output.reduced, ()

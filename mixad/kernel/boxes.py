@@ -27,7 +27,7 @@ class Box(NamedTuple):
         return tuple([slice(s, s + n) for s, n in zip(self.starts, self.extents, strict=True)])
 
     def moved(self, by: Sequence[int]) -> Box:
-        """Return the box whose elements lie further by some steps along each axis."""
+        """Return the box moved by some steps along each axis."""
         return Box(tuple([s + d for s, d in zip(self.starts, by, strict=True)]), self.extents)
 
 

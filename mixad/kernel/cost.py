@@ -31,7 +31,7 @@ def block_cost(block: Block) -> int:
 
 
 def statement_cost(statement: Statement, inside: Callable[[Block], int] = block_cost) -> int:
-    """Return the cost of one statement with everything inside it; ``inside`` tells its blocks'."""
+    """Return the cost of a statement with everything inside it; ``inside`` has its blocks'."""
     match statement:
         case Equation():
             otherwise = _LIBRARY_CALL if BY_NAME[statement.op].lowering != "instruction" else 1

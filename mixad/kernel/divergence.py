@@ -274,7 +274,7 @@ class _Flattening:
     def emit_run(
         self, arms: Set[_Arm], run: Sequence[_Node], tree: _Tree, atoms: dict[_Node, Atom]
     ) -> None:
-        """Emit nodes that arms need: under their condition if that can save something."""
+        """Emit nodes that arms need, under their condition if that can save something."""
         members = set(run)
         wanted = [n for n in run if tree.is_used_outside(n, members)]
 
@@ -312,7 +312,7 @@ class _Flattening:
 
 
 def _is_tree(s: If) -> bool:
-    """Whether a condition holds nothing but equations and conditions."""
+    """Whether a condition has only equations and conditions inside."""
     return all(
         isinstance(inner, Equation) or (isinstance(inner, If) and _is_tree(inner))
         for block in (s.then, s.orelse)
@@ -351,7 +351,7 @@ def _runs(nodes: Sequence[_Node]) -> Iterator[tuple[Set[_Arm], list[_Node]]]:
 
 
 def _is_skipped(arms: Set[_Arm], run: Sequence[_Node]) -> bool:
-    """Whether a run gets a condition: some lanes may not need it, and it is dear."""
+    """Whether a costly run gets a condition, since some lanes may not need it."""
     return all(arm.parent is not None for arm in arms) and _cost(run) >= BRANCH_COST
 
 

@@ -63,7 +63,7 @@ def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[
 
 
 def copy_step(fold: Fold, param: int) -> Step | None:
-    """Return how a param is copied before it is read; None if it is not."""
+    """Return how a param is copied before it is read; None if it is not copied."""
     strides, copied = fold.strides[param], fold.copy_strides[param]
     if strides is None or copied is None:
         return None
@@ -87,7 +87,7 @@ def fold_of(nest: Nest, passes: Sequence[Program], longest: int) -> Fold | None:
 
 
 def _axes_to_fold(extents: tuple[int, ...]) -> int:
-    """Return how many axes make a long one; 0 if there are none."""
+    """Return how many axes make a long one; 0 for no folding."""
     if 0 in extents:
         return 0
     size = 1
@@ -138,7 +138,7 @@ def _folded(nest: Nest, count: int, longest: int) -> Fold:
 
 
 def _rows(inner: int) -> int:
-    """Return how many rows of so many elements to fold: whole gangs, if they fit."""
+    """Return how many rows of ``inner`` elements to fold: whole gangs, if they fit."""
     whole = GANG // math.gcd(GANG, inner)
     return FOLDED // (whole * inner) * whole or FOLDED // inner
 
@@ -168,7 +168,7 @@ def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
 
 
 def _uniform_cost(program: Program, moving: Sequence[int]) -> int:
-    """Return the cost of what is the same for all elements of a row."""
+    """Return the cost of what is uniform along a row."""
     varying = varying_vars(program, moving)
     return sum(
         statement_cost(s) for s in program.body.statements if varying.isdisjoint(written_vars(s))

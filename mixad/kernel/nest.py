@@ -14,14 +14,14 @@ __all__ = ["Nest", "Written", "left_by_tiles", "loop_order", "nest_over", "other
 
 @dataclass(frozen=True)
 class Written:
-    """An output: which axes it sums, the part of an array that it is, bytes of an element."""
+    """An output: the axes that it sums, the slice of an array that it is, bytes of an element."""
 
     summed: tuple[bool, ...]
     part: Part | None
     itemsize: int
 
     def steps(self, order: tuple[int, ...]) -> tuple[int, ...]:
-        """Return byte strides of the array of which it is a part; zeros if it is no part."""
+        """Return byte strides of the array that it is a slice of; zeros if it is none."""
         found, step = [0] * len(order), self.itemsize
         if self.part is not None:
             for axis in reversed(order):
@@ -32,7 +32,7 @@ class Written:
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis of the loop nest: extent, strides of params and parts, which outputs sum it."""
+    """An axis of the loop nest: extent, strides of params and slices, outputs that sum it."""
 
     extent: int
     strides: tuple[int, ...]
@@ -71,13 +71,13 @@ def loop_order(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tu
 
 
 def other_orders(order: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the orders with another axis around the innermost loop, which goes as it went."""
+    """Return the orders with another axis around the innermost loop, which stays."""
     *outer, last = order
     return [(*outer[:k], *outer[k + 1 :], outer[k], last) for k in range(len(outer) - 1)]
 
 
 def left_by_tiles(nest: Nest) -> int:
-    """Return how many partial sums are left to be added up after the kernel."""
+    """Return how many partial sums are left to add up after the kernel."""
     rows = tile_rows(nest.extents, nest.summed)
     return sum(
         math.prod(partial_shape(nest.extents, rows, summed))
@@ -116,7 +116,7 @@ def _merged(
     strides: Sequence[tuple[int, ...] | None],
     summed: Sequence[tuple[bool, ...]],
 ) -> list[_Axis]:
-    """Return the loop nest: axes of extent 1 dropped, neighbours merged where one loop will do."""
+    """Return the loop nest without axes of extent 1; one loop walks neighbours if it can."""
     nest: list[_Axis] = []
     for a in order:
         if shape[a] == 1:

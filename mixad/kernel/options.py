@@ -42,7 +42,7 @@ class KernelOptions:
 
     @property
     def mode(self) -> Mode:
-        """How a derivative is computed: a number of partials asks for dual chunks."""
+        """How a derivative is computed: a number of partials means dual chunks."""
         is_free = self.strategy == "auto" and self.chunk is not None
         return Mode("forward" if is_free else self.strategy, self.chunk)
 
@@ -78,7 +78,7 @@ def _may_be_text(value: Any) -> bool:
 
 
 def _may_name_a_backend(value: Any) -> bool:
-    """Whether there can be such a backend; there need not be one before the first call."""
+    """Whether a backend may have such a name; it need not exist before the first call."""
     return value is None or (isinstance(value, str) and value != "")
 
 

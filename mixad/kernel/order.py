@@ -41,7 +41,7 @@ def order_by_height(program: Program) -> Program:
 
 
 def _ordered(block: Block, contents: Mapping[int, Contents], written: frozenset[Var]) -> Block:
-    """Sort a block and the blocks inside it; equal heights stay in the order they were in."""
+    """Sort a block and the blocks inside it; statements of equal height keep their order."""
     heights = _heights(block, contents, written)
     order = sorted(range(len(heights)), key=lambda i: -heights[i])
     inside = (_inside(block.statements[i], contents, written) for i in order)
@@ -67,7 +67,7 @@ def _heights(block: Block, contents: Mapping[int, Contents], written: frozenset[
 
 
 def _accessed(s: Statement, arrays: frozenset[Var]) -> set[Var]:
-    """Return which of some arrays a statement reads or changes, its blocks included."""
+    """Return the arrays that a statement reads or changes, its blocks included."""
     inside = walk_statements(Block((s,), ()))
     return {t.array for t in inside if isinstance(t, Load | Update | Touch) and t.array in arrays}
 

@@ -123,7 +123,7 @@ def _slabs(
 def _written(
     passes: Sequence[Program], requests: Sequence[OutputRequest], shape: tuple[int, ...]
 ) -> list[Written]:
-    """Return what the nest must know of each result."""
+    """Return each result's description for the nest."""
     found = []
     for r in requests:
         program = passes[r.pass_index]
@@ -217,7 +217,7 @@ def _spec(
     fold: Fold | None,
     cache_bytes: int,
 ) -> KernelSpec:
-    """Return what is static of a kernel over a loop nest."""
+    """Return the static part of a kernel over a loop nest."""
     loops = fold or nest
     operands = tuple(_operand(lay, k, loops) for k, lay in enumerate(layouts))
     outputs = tuple(
@@ -248,7 +248,7 @@ def _spec(
 
 
 def _update_of(accumulator: Param | None) -> tuple[int | None, UpdateKind]:
-    """Return how many axes an accumulator has, and how it is changed."""
+    """Return how many axes an accumulator has, and how it changes."""
     if accumulator is None:
         return None, "add"
     return as_array(accumulator).rank, cast("UpdateKind", accumulator.kind)
@@ -275,7 +275,7 @@ _LINE = 64
 
 
 def _begins_lines(loops: Nest | Fold, outputs: Sequence[Output]) -> bool:
-    """Whether every row of what is stored begins on a line of the cache."""
+    """Whether every stored row begins on a cache line."""
     counts = [loops.extents[-1]] if len(loops.extents) > 1 else []
     if len(loops.extents) > 2 and isinstance(loops, Fold):
         counts.append(loops.length)

@@ -72,7 +72,7 @@ _NEVER_STREAMS = 1 << 62
 
 
 class _Axis(NamedTuple):
-    """An axis: its extent, and for each argument bytes between neighbours, and how far it moves."""
+    """An axis: its extent, and for each argument the bytes between neighbours and its shift."""
 
     extent: int
     strides: tuple[int, ...]
@@ -107,7 +107,7 @@ def _merged(
 
 
 def _over(launch: Launch, box: Box, axes: Sequence[_Axis]) -> RolledBox:
-    """Return the launch over another box, with what it reads of each argument first."""
+    """Return the launch over another box, with where it begins to read each argument."""
     firsts = [0] * len(launch.strides)
     for start, axis in zip(box.starts, axes, strict=True):
         for k, (stride, step) in enumerate(zip(axis.strides, axis.shifts, strict=True)):

@@ -61,7 +61,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Indexed:
-    """An array param: the program itself says which elements it reads."""
+    """An array param: the program itself computes which elements it reads."""
 
     type: ScalarType
     rank: int
@@ -86,12 +86,12 @@ class Output:
 
     @property
     def sources(self) -> tuple[tuple[int, int], ...]:
-        """Passes and results that an element of it is made of."""
+        """Passes and results that make one element of it."""
         return (self.source, *self.beside)
 
     @property
     def is_changed(self) -> bool:
-        """Whether it is an accumulator that is not written: elements may change the same place."""
+        """Whether it is an accumulator that is not written: lanes may change the same element."""
         return self.accumulated is not None and self.update != "write"
 
     @property
@@ -127,7 +127,7 @@ class KernelSpec:
 
     @cached_property
     def checks_indices(self) -> bool:
-        """Whether indices are computed that are not known to be inside."""
+        """Whether some computed indices are not known to be inside."""
         statements = (s for program in self.passes for s in walk_statements(program.body))
         return any(isinstance(s, Load | Update) and not s.is_inside for s in statements)
 
@@ -140,7 +140,7 @@ class KernelSpec:
 
     @cached_property
     def token(self) -> str:
-        """A digest of everything that emitted code depends on."""
+        """A digest of everything on which emitted code depends."""
         rest = (self.operands, self.outputs, self.rank, self.streaming, self.folded, self.is_split)
         return hashlib.sha256(repr(([p.token for p in self.passes], rest)).encode()).hexdigest()
 
@@ -200,7 +200,7 @@ class Launch:
 
     @property
     def may_be_outside(self) -> bool:
-        """Whether an index may be outside of an array that is read or changed."""
+        """Whether an index may be outside of an array that the kernel reads or changes."""
         return self.spec.checks_indices
 
     @property
@@ -209,7 +209,7 @@ class Launch:
         return self.extents if self.fold is None else self.fold.extents
 
     def moved(self, starts: Sequence[tuple[int, ...] | None]) -> Launch:
-        """Return the launch that writes its parts elsewhere: where each of them is to begin."""
+        """Return the launch that writes its slices at other starts."""
         parts = [
             part if part is None or at is None
             else part._replace(starts=tuple(at[axis] for axis in self.order))

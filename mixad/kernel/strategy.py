@@ -28,7 +28,7 @@ __all__ = ["cost_of_passes", "may_reverse", "taken_passes"]
 class _Pass(Protocol):
     @property
     def program(self) -> Program:
-        """What it runs."""
+        """The program of the pass."""
         ...
 
 
@@ -58,12 +58,12 @@ def taken_passes(
 
 
 def may_reverse(inputs: int) -> bool:
-    """Whether dual numbers would take several passes for so many inputs."""
+    """Whether dual numbers would take several passes for ``inputs`` active inputs."""
     return inputs > MAX_PARTIALS
 
 
 def cost_of_passes(programs: Sequence[Program]) -> int:
-    """Return what programs cost, contractions with cotangents among them."""
+    """Return the cost of programs, contractions with cotangents included."""
     return sum(_statement_cost(s) for p in programs for s in walk_statements(p.body))
 
 

@@ -81,7 +81,7 @@ def accumulator(type: ScalarType) -> ScalarType:
 
 
 def is_left_whole(output: Output) -> bool:
-    """Whether what a kernel leaves of an output that it sums in every row is the output itself."""
+    """Whether a kernel leaves the output itself, where it sums it in every row."""
     return bool(output.segments) and not any(output.reduced) and not output.type.is_narrow
 
 

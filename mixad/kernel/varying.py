@@ -48,7 +48,7 @@ def _statement(s: Statement, found: set[Var]) -> None:
 
 
 def _loop(s: While, found: set[Var]) -> None:
-    """Grow the varying carries until a turn of the body adds none."""
+    """Grow the varying carries until an iteration of the body adds none."""
     varying = [_varies(a, found) for a in s.inits]
     while True:
         found.update(v for v, does in zip(s.carries, varying, strict=True) if does)

@@ -68,7 +68,7 @@ class AbreastWriter(Writer):
             text.add(f"store {line} {loaded}, ptr {at}, align {LINE}, !nontemporal !0")
 
     def empty_stage(self, here: str, count: str) -> None:
-        """Copy the last elements of a row; what other passes left in the stage, they copy again."""
+        """Copy the last elements of a row, and again what other passes left in the stage."""
         values = self.text.let(f"mul i64 {count}, {self.count}")
         copy_memory(self.text, self.at(self.row, here), self.stage, values, self.type)
 
@@ -85,7 +85,7 @@ def _runs(places: Sequence[int], longest: int) -> Iterator[Sequence[int]]:
 
 
 def _zipped(text: Text, vectors: Sequence[str], element: str) -> str:
-    """Return a vector with the elements of gangs in turn; there are 2ⁿ gangs."""
+    """Return a vector with the elements of 2ⁿ gangs in turn."""
     group = 1
     while len(vectors) > 1:
         type, size = f"<{GANG * group} x {element}>", GANG * group

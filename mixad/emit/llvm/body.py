@@ -80,7 +80,7 @@ class Body:
         self.line: Line | None = None
 
     def value(self, atom: Atom) -> Value:
-        """Return what an atom is in the text."""
+        """Return the value of an atom in the text."""
         return self.text.const(atom) if isinstance(atom, Const) else self.values[atom]
 
     def block(self, block: Block) -> list[Value]:
@@ -137,14 +137,14 @@ class Body:
         return checked_element(self.text, array, list(map(self.value, s.indices)), self.mask)
 
     def note_sum(self, s: Equation) -> None:
-        """Note an index that is a sum, so that what moves along lanes is computed once for all."""
+        """Record an index that is a sum, to compute its varying part once for all lanes."""
         if s.op == "add" and s.out.type == I64:
             wide, same = sorted(map(self.value, s.args), key=lambda v: not v.lanes)
             if wide.lanes and not same.lanes:
                 self.moved[s.out] = wide, same
 
     def leaves_apart(self, s: While) -> bool:
-        """Whether lanes can leave a loop at different turns."""
+        """Whether lanes can leave a loop at different iterations."""
         test = s.cond.results[0]
         return isinstance(test, Var) and test in self.varying
 

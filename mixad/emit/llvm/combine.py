@@ -87,7 +87,7 @@ class Writer:
         self.prepare()
 
     def prepare(self) -> None:
-        """Allocate what a tile needs, once for the whole call."""
+        """Allocate a tile's stack, once for the whole call."""
         self.stage = self.allocate(self.type, GANG)
 
     def begin_tile(self, place: Place) -> None:
@@ -126,7 +126,7 @@ class Writer:
         """End a tile."""
 
     def store(self, value: Value, target: str) -> None:
-        """Store one full gang, past the cache if that was decided."""
+        """Store one full gang, past the cache if ``streaming``."""
         memory = memory_type(self.type, True)
         stored = str(value)
         if self.type.is_bool:
@@ -145,11 +145,11 @@ class Writer:
 
     @property
     def sum_type(self) -> ScalarType:
-        """The type that sums are taken in."""
+        """The type of the sums."""
         return accumulator(self.type)
 
     def widened(self, value: Value) -> Value:
-        """Return a gang's values in the type that sums are taken in."""
+        """Return a gang's values in the type of the sums."""
         value = self.text.splat(value)
         if value.type == self.sum_type:
             return value
@@ -157,14 +157,14 @@ class Writer:
         return self.text.value(f"fpext {value} to {wide}", self.sum_type, True)
 
     def add_to(self, pointer: str, value: Value) -> None:
-        """Add a gang to what a pointer points to."""
+        """Add a gang to the one at a pointer."""
         align = self.sum_type.itemsize
         old = self.text.value(f"load {value.llvm}, ptr {pointer}, align {align}", value.type, True)
         total = plus(self.text, old, value)
         self.text.add(f"store {total}, ptr {pointer}, align {align}")
 
     def add_masked(self, pointer: str, value: Value, gang: Gang) -> None:
-        """Add the lanes of a gang that have an element to what a pointer points to."""
+        """Add the lanes of a gang that have an element to the gang at a pointer."""
         is_full = gang.is_full()
         with self.text.when(is_full, True):
             self.add_to(pointer, value)
@@ -258,7 +258,7 @@ class ColumnSum(Writer):
         """Nothing to allocate."""
 
     def begin_row(self, place: Place, row: str) -> None:
-        """Go on: the sums are those of the whole run."""
+        """Continue: the sums are those of the whole run."""
 
     def begin_tile(self, place: Place) -> None:
         text = self.text

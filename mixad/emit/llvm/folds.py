@@ -118,15 +118,15 @@ class SegmentSum(Writer):
         self.totals = [self.allocate(self.sum_type, 1) for _ in range(_TURN)]
 
     def begin_row(self, place: Place, row: str) -> None:
-        """Nothing to do: what is read at the end of the row has been written in it."""
+        """Nothing to do: the sums at the end of a row read only what this row has written."""
 
     def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
-        """Keep the values of a gang until the end of the row."""
+        """Store the values of a gang until the end of the row."""
         target = element_at(self.text, self.values, gang.here, self.sum_type)
         self.text.add(f"store {self.widened(value)}, ptr {target}, align {self.sum_type.itemsize}")
 
     def end_row(self, place: Place, row: str) -> None:
-        """Add up what belongs together, and store the sums."""
+        """Add up the segments of the row, and store the sums."""
         text, extents = self.text, self.axes.here(self.text, place)
         axes = list(zip(extents, _apart(text, extents), self.is_summed, strict=True))
         summed = [(extent, (apart,)) for extent, apart, is_sum in axes if is_sum]
@@ -173,7 +173,7 @@ class SegmentSum(Writer):
         return [self.loaded(total) for total in totals]
 
     def loaded(self, total: str) -> Value:
-        """Return what a sum has come to."""
+        """Return the value of a sum."""
         memory = memory_type(self.sum_type, False)
         return self.text.value(f"load {memory}, ptr {total}, align {LINE}", self.sum_type, False)
 
@@ -187,7 +187,7 @@ class SegmentSum(Writer):
 
 
 def _apart(text: Text, extents: Sequence[str]) -> list[str]:
-    """Return how many elements neighbours along each axis are apart in contiguous memory."""
+    """Return the distance in elements of neighbours along each axis in contiguous memory."""
     found = ["1"]
     for extent in reversed(extents[1:]):
         found.insert(0, text.let(f"mul i64 {found[0]}, {extent}"))

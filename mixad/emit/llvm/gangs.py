@@ -56,14 +56,14 @@ class _GangLoop:
         self.at, self.here, self.following = (f"%{text.name()}" for _ in range(3))
 
     def enter(self) -> None:
-        """Go to the first turn: that of a full gang, or the last one."""
+        """Go to the first iteration: of a full gang, or the last one."""
         text, place = self.text, self.place
         self.before = text.label
         begins_full = _fits(text, place.low, place.high)
         text.add(f"br i1 {begins_full}, label %{self.head}, label %{self.last}")
 
     def begin_last_turn(self, readers: Sequence[Reader]) -> None:
-        """Stage what is left of the row, then go the way of the other turns."""
+        """Stage the rest of the row, then branch into the ordinary iteration."""
         text = self.text
         text.begin(self.last)
         self.at_phi = text.reserve()
@@ -72,7 +72,7 @@ class _GangLoop:
         text.add(f"br label %{self.head}")
 
     def begin_turn(self) -> list[str]:
-        """Begin a turn; return the base of every stream in it."""
+        """Begin an iteration; return the base of every stream in it."""
         text = self.text
         text.begin(self.head)
         self.here_phi = text.reserve()
@@ -81,7 +81,7 @@ class _GangLoop:
         return self.bases
 
     def end_turn(self) -> None:
-        """Go on with the next full gang, with the last turn, or to the end."""
+        """Continue with the next full gang, with the last iteration, or at the end."""
         text, following, high = self.text, self.following, self.place.high
         text.add(f"{following} = add i64 {self.here}, {GANG}")
         self.goes_on, self.end = text.name(), text.label
@@ -92,7 +92,7 @@ class _GangLoop:
         text.add(f"br i1 {some_left}, label %{self.last}, label %{self.done}")
 
     def connect(self) -> None:
-        """Tell index and bases their values on each way to a turn, now that all are known."""
+        """Set index and bases on each branch to an iteration, now that all are known."""
         text, low, following = self.text, self.place.low, self.following
         ways = f"[ {low}, %{self.before} ], [ {following}, %{self.goes_on} ]"
         text.fill(self.at_phi, f"{self.at} = phi i64 {ways}")
@@ -102,7 +102,7 @@ class _GangLoop:
             text.fill(phi, f"{base} = {self._phi('ptr', stream.row, stage, stream.row)}")
 
     def _phi(self, llvm: str, first: str, last: str, next: str) -> str:
-        """Return the phi of what is ``first`` in the first turn, ``last`` in the last one."""
+        """Return the phi of ``first`` in the first iteration and ``last`` in the last one."""
         ways = ((first, self.before), (last, self.from_last), (next, self.end))
         return f"phi {llvm} " + ", ".join(f"[ {value}, %{label} ]" for value, label in ways)
 
@@ -114,7 +114,7 @@ def _staged_bases(
     readers: Sequence[Reader],
     streams: Sequence[Reader | Writer],
 ) -> list[str]:
-    """Fill the readers' stages with what is left of a row; return every array's base for it."""
+    """Fill the readers' stages with the rest of a row; return every array's base for it."""
     count = text.let(f"sub i64 {high}, {at}")
     for reader in readers:
         reader.fill_stage(at, count)
@@ -129,7 +129,7 @@ def _fits(text: Text, index: str, high: str) -> str:
 
 
 def _empty_stages(text: Text, place: Place, writers: Sequence[Writer]) -> None:
-    """Copy what the last turn left in the stages, if it was not full."""
+    """Copy what the last iteration left in the stages, if it was not full."""
     if not writers:
         return
     extent = text.let(f"sub i64 {place.high}, {place.low}")

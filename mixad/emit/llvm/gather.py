@@ -94,7 +94,7 @@ def known_element(
 
 
 def _is_row(text: Text, array: Array, offset: Value) -> str:
-    """Return an i1: whether lanes that are neighbours have elements that are."""
+    """Return an i1: whether neighbouring lanes have neighbouring elements."""
     lanes = ", ".join(f"i64 {lane * array.type.itemsize}" for lane in range(GANG))
     first = Value(text.let(f"extractelement {offset}, i64 0"), I64, False)
     row = _arithmetic(text, "add", first, Value(f"<{lanes}>", I64, True))
@@ -102,7 +102,7 @@ def _is_row(text: Text, array: Array, offset: Value) -> str:
 
 
 def gathered(text: Text, array: Array, at: Element) -> Value:
-    """Emit a read of one element for each lane, or of one for the gang if all have the same."""
+    """Emit a read of one element for each lane, or of one for the gang if all are the same."""
     if at.offset is None:
         loaded = text.let(f"load {memory_type(array.type, False)}, ptr {at.pointer}, align 1")
         return from_memory(text, loaded, array.type, lanes=False)
@@ -124,7 +124,7 @@ def gathered(text: Text, array: Array, at: Element) -> Value:
 
 
 def touch(text: Text, at: Element) -> None:
-    """Load the element of each lane for nothing: memory is read ahead of loads alone."""
+    """Load the element of each lane for nothing: only loads make memory read ahead."""
     for lane in range(1 if at.offset is None else GANG):
         pointer = _lane_pointer(text, at.pointer, at.offset, lane)
         text.let(f"load volatile i8, ptr {pointer}, align 1")
@@ -151,7 +151,7 @@ def update_array(text: Text, array: Array, at: Element, value: Value, elements: 
 def _update_lanes(
     text: Text, array: Array, at: Element, value: Value, mask: Value | None = None
 ) -> None:
-    """Change the elements of all lanes, or of those that a mask has: as a rule these are few."""
+    """Change the elements of all lanes, or of those in a mask, which are usually few."""
     for lane in range(GANG):
         pointer = _lane_pointer(text, at.pointer, at.offset, lane)
         own = lane_of(text, value, lane)
@@ -170,7 +170,7 @@ def _update_lane(text: Text, array: Array, pointer: str, value: Value) -> None:
 
 
 def _extreme(text: Text, array: Array, old: Value, value: Value) -> Value:
-    """Return the smaller or the larger of two numbers, nan if one is; of equal ones the first."""
+    """Return the smaller or larger of two numbers, nan if one is; the first of equal ones."""
     type, is_min = array.type, array.update == "min"
     if type.is_float:
         beyond = text.let(f"fcmp {'olt' if is_min else 'ogt'} {value}, {old.text}")
@@ -183,7 +183,7 @@ def _extreme(text: Text, array: Array, old: Value, value: Value) -> Value:
 
 
 def _write(text: Text, array: Array, at: Element, value: Value, mask: Value) -> None:
-    """Emit a store for each lane that a mask has."""
+    """Emit a store for each lane in a mask."""
     if at.offset is None and not value.lanes:
         with text.when(text.any(mask), True):
             _store(text, array, at.pointer, value)
@@ -236,7 +236,7 @@ def _moved(text: Text, pointer: str, offset: str) -> str:
 def _located(
     text: Text, array: Array, indices: Sequence[Value], mask: Value | None
 ) -> tuple[Value, Value]:
-    """Return the offset of an element in bytes, and whether it is inside; note where it is not."""
+    """Return the offset of an element in bytes, and whether it is inside; note where not."""
     offset, inside = text.const(Const(0, I64)), text.const(Const(True, BOOL))
     for index, extent, stride in zip(indices, array.extents, array.strides, strict=True):
         size = Value(extent, I64, False)
@@ -280,7 +280,7 @@ def _compare(text: Text, predicate: str, a: Value, b: Value) -> Value:
 
 
 def _note_outside(text: Text, array: Array, inside: Value, mask: Value | None) -> None:
-    """Note that a lane which is switched on reads outside, and have all loops end."""
+    """Note that an active lane reads outside, and make all loops end."""
     wrong = text.opposite(inside)
     if mask is not None:
         wrong = text.both(mask, wrong)

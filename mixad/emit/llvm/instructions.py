@@ -74,7 +74,7 @@ def emit_op(
 
 
 def _through_memory(text: Text, dialect: Dialect, x: Value, type: ScalarType) -> Value:
-    """Convert between float32 and a float of 16 bits, for which there is nothing else to do."""
+    """Convert between float32 and a 16-bit float where there is no instruction."""
     if x.type.is_narrow:
         return from_narrow(text, dialect, x)
     return to_narrow(text, dialect, x, type)
@@ -285,7 +285,7 @@ _MANGLED = MappingProxyType({128: ("b", 16), 256: ("d", 32), 512: ("e", 64)})
 def _libm(
     text: Text, dialect: Dialect, name: str, args: tuple[Value, ...], type: ScalarType, lanes: bool
 ) -> Value:
-    """Call a function of libm: the vector one where there is one, whose last bits are others."""
+    """Call a function of libm: the vector one where there is one, whose last bits differ."""
     scalar = f"{BY_NAME[name].c}{'f' if type.bits == 32 else ''}"
     letter, width = _MANGLED[dialect.vector_bits]
     count = min(width // type.itemsize, GANG)
@@ -313,7 +313,7 @@ def _call(
 
 
 def _declare(text: Text, name: str, count: int, llvm: str) -> None:
-    """Declare a function of so many arguments, all of the type that it returns."""
+    """Declare a function of ``count`` arguments, all of its result's type."""
     if name not in text.declarations:
         arguments = ", ".join([llvm] * count)
         text.declare(name, f"{llvm} {{}}({arguments}) nounwind willreturn memory(none)")
@@ -322,7 +322,7 @@ def _declare(text: Text, name: str, count: int, llvm: str) -> None:
 def _in_one_part(
     text: Text, name: str, args: tuple[Value, ...], type: ScalarType, count: int
 ) -> Value:
-    """Call a function of ``count`` lanes on a value that all have: it has the bits of lanes."""
+    """Call a function of ``count`` lanes on a uniform value, for the bits that lanes have."""
     part = f"<{count} x {llvm_type(type, False)}>"
     _declare(text, name, len(args), part)
     given = []

@@ -84,7 +84,7 @@ class _Kernel:
         return self.text.let(f"load {llvm}, ptr {at}, align 8, !invariant.load !1")
 
     def load_arguments(self) -> None:
-        """Load what the whole call shares."""
+        """Load the arguments that the whole call shares."""
         block, params = self.block, self.block.params
         self.stop = self.argument(block.STOP, "ptr")
         self.extent = self.argument(block.EXTENT)
@@ -125,7 +125,7 @@ class _Kernel:
         self.copies = {k: array for k, (array, _) in self.sums.items() if array.update == "write"}
 
     def folded_axes(self) -> Folded:
-        """Load what the axes are that a row is made of."""
+        """Load the axes that make a row."""
         at = self.block.folded_extents
         extents = [self.argument(at + axis) for axis in range(self.spec.folded)]
         inner = extents[1]
@@ -135,7 +135,7 @@ class _Kernel:
         return Folded(self.argument(self.block.length), extents, inner, longest)
 
     def reader(self, param: int, operand: Operand) -> Reader:
-        """Return what reads an operand."""
+        """Return the reader of an operand."""
         at = self.block.inner_stride(param)
         if operand.step not in ("row", "column", "tile"):
             stride = self.argument(at) if operand.step == "any" else None
@@ -146,7 +146,7 @@ class _Kernel:
         return staged(self.text, operand, strides, self.folded)
 
     def writer(self, output: Output, start: str) -> Writer:
-        """Return what writes an output."""
+        """Return the writer of an output."""
         if output.beside:
             return AbreastWriter(self.text, output, start, self.spec.streaming)
         if self.folded is None or not output.segments:
@@ -154,7 +154,7 @@ class _Kernel:
         return SegmentSum(self.text, output, start, self.folded)
 
     def indexed_array(self, param: int, operand: Indexed) -> Array:
-        """Load what indexing an array takes."""
+        """Load the arguments for indexing an array."""
         axes = range(operand.rank)
         return Array(
             number=param,
@@ -167,7 +167,7 @@ class _Kernel:
         )
 
     def accumulator(self, output: int, spec: Output) -> tuple[Array, str]:
-        """Load what changing an accumulator takes; return it and the bytes of a slab's copy."""
+        """Load an accumulator's arguments; return it and the bytes of a slab's copy."""
         block, text = self.block, self.text
         type = spec.type if spec.update == "write" else accumulator(spec.type)
         axes = range(spec.accumulated or 0)
@@ -192,7 +192,7 @@ class _Kernel:
     # -- slabs -------------------------------------------------------------------------------------
 
     def begin_slab(self, slab: str) -> None:
-        """Change the slab's own copies from here on; what is written has none."""
+        """Use the slab's own copies from here on; a written array has none."""
         for k, (array, size) in self.sums.items():
             if array.update == "write":
                 continue
@@ -239,7 +239,7 @@ class _Kernel:
             writer.end_tile(place)
 
     def row_range(self, place: Place) -> tuple[str, str]:
-        """Return the first row of a tile, and where they end; rows are numbered through."""
+        """Return the first row of a tile, and where they end; numbers of rows go on over tiles."""
         text, extent = self.text, self.outer[-1]
         outer = text.let(f"udiv i64 {place.run}, {self.runs}")
         run = text.let(f"urem i64 {place.run}, {self.runs}")
@@ -302,7 +302,7 @@ class _Kernel:
         return [row, *indices] if self.outer else []
 
     def walked(self, pointer: str, indices: list[str], stride_at: Callable[[int], int]) -> str:
-        """Return where a row starts of what a pointer points to; its strides are arguments."""
+        """Return where a row of a pointer's array starts; its strides are arguments."""
         for axis, index in enumerate(indices):
             stride = self.argument(stride_at(axis))
             offset = self.text.let(f"mul i64 {index}, {stride}")
@@ -334,7 +334,7 @@ class _Kernel:
                 writer.take(own, place, gang, bases.get(writer))
 
     def connect_accumulators(self, body: Body, index: int, program: Program, gang: Gang) -> None:
-        """Let a pass change the accumulators among its outputs; as values they are nothing."""
+        """Let a pass change the accumulators among its outputs, which have no values."""
         for k, copy in self.copies.items():
             number, result = self.spec.outputs[k].source
             if number == index:
@@ -345,20 +345,20 @@ class _Kernel:
                 body.elements = gang.mask()
 
     def fetch_below(self, param: int, reader: Reader) -> None:
-        """Ask for the elements below a gang: memory is read ahead along rows only."""
+        """Prefetch the elements below a gang: memory is read ahead along rows only."""
         stride = self.argument(self.block.outer_stride(param, self.spec.rank - 2))
         below = self.text.let(f"getelementptr i8, ptr {reader.pointer}, i64 {stride}")
         prefetch = self.text.declare("llvm.prefetch.p0", "void {}(ptr, i32, i32, i32)")
         self.text.add(f"call void {prefetch}(ptr {below}, i32 0, i32 3, i32 1)")
 
     def arithmetic(self, value: Value) -> Value:
-        """Return what was loaded in the type that it is computed in."""
+        """Return a loaded value in the type in which it is computed."""
         if not value.type.is_narrow:
             return value
         return emit_op(self.text, self.dialect, "convert", (value,), value.type.arithmetic)
 
     def stored(self, value: Value, writer: Writer) -> Value:
-        """Return a result in the type that memory has."""
+        """Return a result in the type of memory."""
         if not writer.type.is_narrow or not writer.streams:
             return value
         return emit_op(self.text, self.dialect, "convert", (value,), writer.type)

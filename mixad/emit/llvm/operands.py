@@ -100,7 +100,7 @@ def scalar_at(text: Text, pointer: str, type: ScalarType) -> Value:
 
 
 def from_memory(text: Text, loaded: str, type: ScalarType, *, lanes: bool) -> Value:
-    """Turn what was loaded into a value: bytes into truth values."""
+    """Return a loaded value in its type: bytes become truth values."""
     if not type.is_bool:
         return Value(loaded, type, lanes)
     zero = "zeroinitializer" if lanes else "0"

@@ -46,7 +46,7 @@ def _takes_one_register_each(block: Block, vector_bits: int) -> bool:
 
 
 def _most_live(block: Block, contents: Mapping[int, Contents]) -> int:
-    """Return how many values of a block live at once; truth values have registers of their own."""
+    """Return how many values of a block live at once; truth values have their own registers."""
     last: dict[Var, int] = {}
     for index, statement in enumerate(block.statements):
         last.update(dict.fromkeys(reads_of(statement, contents), index))

@@ -47,7 +47,7 @@ class Value:
 
 
 def llvm_type(type: ScalarType, lanes: bool) -> str:
-    """Return the LLVM type of a value in registers; of a float of 16 bits these are the bits."""
+    """Return the LLVM type of a value in registers; a 16-bit float is its bits."""
     if type.is_float and not type.is_narrow:
         element = "float" if type.bits == 32 else "double"
     else:
@@ -112,12 +112,12 @@ class Text:
         return f"@{name}"
 
     def scheduling_boundary(self) -> None:
-        """Add what LLVM's scheduler moves nothing across: a label that nobody refers to."""
+        """Add a label that nobody refers to: LLVM's scheduler moves nothing across it."""
         label = self.declare("llvm.codeview.annotation", "void {}(metadata)")
         self.add(f"call void {label}(metadata !2)")
 
     def reserve(self) -> int:
-        """Reserve a line that is known later; return its position for `fill`."""
+        """Reserve a line to fill later; return its position for `fill`."""
         self.lines.append("")
         return len(self.lines) - 1
 
@@ -150,7 +150,7 @@ class Text:
 
     @contextmanager
     def when(self, cond: str, expected: bool) -> Iterator[None]:
-        """Emit what is added inside the ``with`` for the case that an i1 is ``expected``."""
+        """Emit the body of the ``with`` for the case that an i1 is ``expected``."""
         inside, after = self.name(), self.name()
         targets = (inside, after) if expected else (after, inside)
         self.add(f"br i1 {cond}, label %{targets[0]}, label %{targets[1]}")
