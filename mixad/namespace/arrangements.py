@@ -27,7 +27,7 @@ __all__ = ["append", "array_split", "at_least", "axes_split", "column_stack", "c
 
 
 def _positions(x: Any) -> Any:
-    """Return the places of the elements of ``x``, from 1, as NumPy's functions arrange them."""
+    """Return the numbers of the elements of ``x``, from 1, for NumPy's functions to arrange."""
     return np.arange(1, np.prod(x.shape, dtype=int) + 1).reshape(tuple(x.shape))
 
 
@@ -72,7 +72,7 @@ def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
 
 @gives_views
 def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    """Return ``x`` turned by so many right angles in the plane of two axes."""
+    """Return ``x`` turned by ``k`` right angles in the plane of two axes."""
     return _arranged(x, np.rot90(_positions(x), k, axes))
 
 
@@ -135,7 +135,7 @@ def _at_least(x: Any, ndim: int) -> Any:
 
 
 def at_least(ndim: int) -> Callable[..., Any]:
-    """Return NumPy's function that gives its arguments at least so many axes."""
+    """Return NumPy's function that gives its arguments at least ``ndim`` axes."""
 
     def reshaped(*arrays: Any) -> Any:
         found = tuple(share(_at_least(x, ndim), x) for x in arrays)
@@ -172,7 +172,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def delete(x: Any, places: Any, axis: int | None = None) -> Any:
-    """Return ``x`` without some parts along an axis, flattened if none is given."""
+    """Return ``x`` without some slices along an axis, flattened if none is given."""
     return _arranged(x, np.delete(_positions(x), _known("delete", places), axis))
 
 
@@ -191,12 +191,12 @@ def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def resize(x: Any, shape: Any) -> Any:
-    """Return the elements, over and over again, in a shape."""
+    """Return the elements, repeated as needed, in a shape."""
     return _arranged(x, np.resize(_positions(x), shape))
 
 
 def compress(selected: Any, x: Any, axis: int | None = None) -> Any:
-    """Return the parts along an axis that a condition selects, of all elements if none is given."""
+    """Return the slices along an axis that a condition selects; no axis means the flat array."""
     chosen = np.compress(np.asarray(_known("compress", selected)), _positions(x), axis)
     return _arranged(x, chosen)
 
@@ -222,13 +222,13 @@ def _known(name: str, places: Any) -> Any:
 
 @gives_views
 def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
-    """Return the parts of ``x`` along an axis, as many or at these places."""
+    """Return slices of ``x`` along an axis: as many, or split at these places."""
     return _parts(np.array_split, x, indices_or_sections, axis)
 
 
 @gives_views
 def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
-    """Return equal parts of ``x`` along an axis, as many, or parts at these places."""
+    """Return equal slices of ``x`` along an axis, as many, or slices split at these places."""
     return _parts(np.split, x, indices_or_sections, axis)
 
 

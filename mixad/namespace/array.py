@@ -46,7 +46,7 @@ _Method = Callable[[Any, Any], Any]
 
 
 def _recorded(self: Any, operation: Operation, operands: Sequence[Any]) -> Any:
-    """Return what an operation gives: of a strand that knows it, or computed on nodes."""
+    """Return the result of an operation, recorded by a strand that has it or on nodes."""
     strand = self.strand or strand_of(operands)  # of a loop inside, if there is one
     return operation.compute(*operands) if strand is None else strand.applied(operation, operands)
 
@@ -58,7 +58,7 @@ def _by_strand(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Return what a function gives, of a strand that knows it or computed on nodes."""
+    """Return the result of a function, recorded by a strand that has it or on nodes."""
     strand = self.strand or strand_of((*args, *kwargs.values()))
     if strand is None:
         return compute(function, args, kwargs)
@@ -74,7 +74,7 @@ def _called_torch(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _called_method(name: Any, args: Any, kwargs: Any) -> Any:
-    """Return what a method of the first argument gives."""
+    """Return the result of a method of the first argument."""
     args, kwargs = exchanged(unwrapped, tuple(args)), exchanged(unwrapped, dict(kwargs))
     return args[0]._spelling.call_method(name, args, kwargs)
 
@@ -90,7 +90,7 @@ def _rearranged(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _converted(other: Any, tracer: Any, method: _Method) -> Any:
-    """Return what a method gives for a list or the like, which its library takes for an array."""
+    """Return a method's result for a list or the like, which its library takes for an array."""
     operand = _from_lists(other, tracer)
     return NotImplemented if operand is other else method(tracer, operand)
 
@@ -141,7 +141,7 @@ def _reflected(op: str) -> _Method:
 
 
 def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
-    """Comparisons have no derivative: they give constants, which `if` and `while` can test."""
+    """Return a comparison: its results are constants, which `if` and `while` can test."""
 
     def method(self: Any, other: Any) -> Any:
         try:
@@ -288,7 +288,7 @@ class ArrayTracer(Tracer):
             raise
 
     def _called_ufunc(self, ufunc: Any, method: str, operands: Any, options: Any) -> Any:
-        """Return what a ufunc gives that is told its options, or has no operation of its own."""
+        """Return the result of a ufunc that has options, or no operation of its own."""
         if "out" in options or (method == "at" and not isinstance(operands[0], Tracer)):
             raise TracerError(_CHANGED)
         if method == "at" and ufunc in CHANGES_AT and operands[0].kind.library.name in _WITH_AT:
@@ -357,11 +357,11 @@ class ArrayTracer(Tracer):
         )
 
     def as_integer_ratio(self) -> NoReturn:
-        """Refuse: it is what `statistics` makes of numbers that it adds up."""
+        """Refuse: `statistics` calls this for numbers that it adds up."""
         raise self._conversion(sys._getframe(1), "as_integer_ratio()", "keep it as an array")
 
     def _conversion(self, frame: FrameType, what: str, instead: str) -> TracerError:
-        """Return the refusal of what a frame does, named after the function if one makes it."""
+        """Return the refusal of a conversion, named after the library function that makes it."""
         called = function_called(frame)
         if called is None:
             return self._leak(what, instead)
@@ -369,7 +369,7 @@ class ArrayTracer(Tracer):
         return self._leak(called, instead_of(called, library, self._spelling))
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Namespace:
-        """Return the functions of the standard that take what is traced."""
+        """Return the standard's functions for traced arrays."""
         return namespace_over(self.kind.library, api_version)
 
     def __getattr__(self, name: str) -> Any:
@@ -422,7 +422,7 @@ class ArrayTracer(Tracer):
 
     @property
     def size(self) -> Any:
-        """Number of elements; of torch, as its tensors have it, a method that returns the shape."""
+        """Number of elements; for torch, as in its tensors, a method that returns the shape."""
         if self.kind.library.name == "torch":
             return lambda dim=None: self.shape if dim is None else self.shape[dim]
         return super().size
@@ -434,7 +434,7 @@ class ArrayTracer(Tracer):
 
     @property
     def imag(self) -> Any:
-        """The imaginary part; of real numbers zeros, which have no derivative."""
+        """The imaginary part; zeros without a derivative for real numbers."""
         return constants(share(imag(self), self))
 
     @property
@@ -466,7 +466,7 @@ class ArrayTracer(Tracer):
         return _by_strand(self, _called_method, "mean", (self, *args), options)
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
-        """Return the elements as another dtype; what is no float has no derivative."""
+        """Return the elements as another dtype; one that is no float has no derivative."""
         found = _by_strand(self, _called_method, "astype", (self, dtype, *args), options)
         return array_as(found, self)
 
@@ -521,7 +521,7 @@ def _array_class(library: Library) -> type:
 
 
 def _no_attribute(library: Library, name: str) -> str:
-    """Return why an attribute is not there, and what to do where arrays of the library have it."""
+    """Return why an attribute is missing, and what to do if the library's arrays have it."""
     instead = _INSTEAD_OF_ATTRIBUTE.get(name)
     if instead is None and name.endswith("_") and hasattr(_array_class(library), name):
         instead = "x += y and the like, or x[...] = y"
@@ -555,7 +555,7 @@ def _is_like(function: Any, tracer: Any) -> bool:
 
 @short_traceback
 def _called(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
-    """Return what a method of a traced value returns."""
+    """Return the result of a method of a traced value."""
     call = partial(_by_strand, x, _called_method, name, (x, *args), options)
     if x.kind.library.name != "torch":
         return call()
@@ -564,7 +564,7 @@ def _called(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
 
 @short_traceback
 def _called_as_borrowed(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
-    """Return what a method of a traced tensor returns that has no rule."""
+    """Return the result of a traced tensor's method that has no rule."""
     function = getattr(_array_class(x.kind.library), name)
     refusal = NoRuleError(_no_attribute(x.kind.library, name))
     return borrow(refusal, function, (x, *args), options)
@@ -590,7 +590,7 @@ OF_SHAPES = frozenset({np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj
 
 
 def _in_shape(value: Any) -> Any:
-    """Return an array of the shape and dtype of a traced value; others as they are."""
+    """Return an array of the shape and dtype of a traced value; other values unchanged."""
     if not isinstance(value, Tracer):
         return value
     return np.broadcast_to(np.zeros((), value.dtype), value.shape)

@@ -32,7 +32,7 @@ def _first_of(values: Iterable[Any]) -> Tracer | None:
 
 
 def from_lists(x: Any, like: Any) -> Any:
-    """Return nested lists as an array: see `stacked`; what is no list as it is."""
+    """Return nested lists as an array (see `stacked`), other values unchanged."""
     return stacked(x, like) if isinstance(x, _LISTS) else x
 
 
@@ -55,7 +55,7 @@ def stacked(x: Any, like: Any) -> Any:
 
 
 def arrays_of(*operands: Any) -> list[Any]:
-    """Return operands of a function of NumPy as arrays, where numbers and lists are among them."""
+    """Return operands of a NumPy function as arrays, numbers and lists included."""
     arrays = [x for x in operands if (isinstance(x, Tracer) or is_array(x)) and is_strong(x)]
     own = [x for x in arrays if not isinstance(x, np.generic)]
     like = max(own, key=lambda x: isinstance(x, Tracer)) if own else first_traced(operands)

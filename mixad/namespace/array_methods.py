@@ -22,7 +22,7 @@ __all__ = ["METHODS", "NUMPY_METHODS", "copied", "to_device"]
 
 
 def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
-    """Return ``x`` where it is: nothing is moved. On another device it is a TracerError."""
+    """Return ``x`` if it is on the device; else TracerError, since nothing is moved."""
     if stream is not None or str(device) != str(x.device):
         raise TracerError(
             f"to_device({device!r}) of a value on {x.device!r} that is being differentiated is not "
@@ -32,7 +32,7 @@ def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
 
 
 def copied(x: Any, *, order: str = "C") -> Any:
-    """Return a copy: elements are the same in every order."""
+    """Return a copy, in whatever order of memory."""
     return array_as(unshared(x), x)
 
 
@@ -42,7 +42,7 @@ def _flatten(x: Any, *, order: str = "C") -> Any:
 
 
 def _compress(x: Any, condition: Any, axis: int | None = None) -> Any:
-    """Return the parts that a condition selects."""
+    """Return the slices that a condition selects."""
     return compress(condition, x, axis)
 
 

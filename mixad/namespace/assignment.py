@@ -111,7 +111,7 @@ def _write_at_unknown(x: Tracer, key: Any, value: Any) -> None:
 
 
 def _numbers_at(positions: Any, shape: tuple[int, ...]) -> Any:
-    """Return for each element of an array the number of the one that is written to it, or 0."""
+    """Return for each element of an array the number of the value written to it, or 0."""
     numbers = np.zeros(math.prod(shape), np.int64)
     flat = np.reshape(positions, -1)
     numbers[flat] = np.arange(1, len(flat) + 1)
@@ -126,7 +126,7 @@ _MAX_TIMES = 512
 
 
 def _is_copied(x: Tracer, key: Any) -> bool:
-    """Whether an array is copied where it is written to, so that the write is an operation."""
+    """Whether a write copies the array, and so is an operation."""
     size = math.prod(x.shape)
     if size <= SMALL or size > _MAX_COPIED:
         return size <= SMALL
@@ -134,7 +134,7 @@ def _is_copied(x: Tracer, key: Any) -> bool:
 
 
 def _part_of(x: Tracer, key: Any) -> Any:
-    """Return an array of the shape of ``x[key]``; of no elements where NumPy knows no such key."""
+    """Return an array of the shape of ``x[key]``; an empty one if NumPy has no such key."""
     try:
         return np.broadcast_to(np.empty(()), x.shape)[key]
     except (IndexError, TypeError, ValueError):
@@ -147,7 +147,7 @@ def _selects(key: Any) -> bool:
 
 
 def strand_of_write(x: Tracer, key: Any, value: Any) -> Strand | None:
-    """Return the strand by which a value is written to an array; None if nodes do it."""
+    """Return the strand that records a write of a value; None if nodes do it."""
     strand: Strand | None = x.strand if x.strand is not None else getattr(value, "strand", None)
     if strand is None or not (_is_copied(x, key) and strand.may_write(x, value)):
         return None
@@ -158,7 +158,7 @@ def strand_of_write(x: Tracer, key: Any, value: Any) -> Strand | None:
 
 
 def _is_back(x: Tracer, key: Any, value: Any) -> bool:
-    """Whether a value is a part of an array that has been changed in place: ``x[key] += 1``."""
+    """Whether a value is a slice that was changed in place: ``x[key] += 1``."""
     if x.state is not None or not isinstance(value, Tracer):
         return False
     own = _own_key(key)
@@ -171,7 +171,7 @@ def _is_back(x: Tracer, key: Any, value: Any) -> bool:
 
 
 def _view_again(value: Tracer, x: Tracer, key: Any) -> None:
-    """Let a part of an array that was written back be a view of it, as it was before."""
+    """Let a slice of an array that was written back be a view of it, as before."""
     strand = x.strand
     if strand is not None and strand.may_write(value, x):
         strand.rebind(value, strand.call(part_of, operator.getitem, (x, key), {}))
@@ -180,7 +180,7 @@ def _view_again(value: Tracer, x: Tracer, key: Any) -> None:
 
 
 def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
-    """Write by an operation that copies the array: ``x`` stands for what it gives."""
+    """Write by an operation that copies the array; ``x`` stands for its result."""
     if x.shape and _selects(key):
         result = _with_selected(x, _own_key(key), value)
     else:
@@ -190,7 +190,7 @@ def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
 
 
 def _stand_for(strand: Strand, x: Tracer, result: Tracer) -> None:
-    """Let an array stand for what a write gives."""
+    """Let an array stand for the result of a write."""
     if strand.is_recording(result):
         strand.rebind(x, result)
     else:
@@ -198,7 +198,7 @@ def _stand_for(strand: Strand, x: Tracer, result: Tracer) -> None:
 
 
 def _as_array(value: Any, x: Tracer) -> Any:
-    """Return a number as an array like a traced one; others as they are."""
+    """Return a number as an array like a traced one; other values unchanged."""
     if not is_scalar(value):
         return value
     return x.library.asarray(value, x.kind.type, x.device)
@@ -275,7 +275,7 @@ def replace(x: Tracer, symbol: str, result: Tracer) -> Tracer:
 
 
 def _write_of(symbol: str) -> tuple[str, str]:
-    """Return how a write in place is written, and what to write instead."""
+    """Return the notation of an in-place write, and what to write instead."""
     if symbol.endswith("_"):
         return f"x.{symbol}()", f"write x = x.{symbol[:-1]}()"
     return f"x {symbol}= y", f"write x = x {symbol} y"
@@ -301,7 +301,7 @@ def _own(key: Any) -> Any:
 
 
 def _part_and_value(x: Tracer, key: _Key, value: Any) -> tuple[Array, Any]:
-    """Return the elements that are written to, and what is written in their dtype and shape."""
+    """Return the elements to write to, and the value in their dtype and shape."""
     check_alive(x)
     part = _looked_at(x)[key]
     if not isinstance(value, Tracer) and first_traced(value) is not None:
@@ -312,7 +312,7 @@ def _part_and_value(x: Tracer, key: _Key, value: Any) -> tuple[Array, Any]:
 
 
 def _looked_at(x: Tracer) -> Array:
-    """Return the array of a tracer, which is not kept."""
+    """Return the array of a tracer, without retaining it."""
     array = buffer_of(x.cell)
     if array is None:
         array = x.cell.array
@@ -326,7 +326,7 @@ def _looked_at(x: Tracer) -> Array:
 
 
 def _fitting(x: Tracer, key: _Key, shape: Sequence[int], value: Tracer) -> Any:
-    """Return a value in the dtype of ``x`` and the shape of the part that it is written to."""
+    """Return a value in the dtype of ``x`` and the shape of the slice to write."""
     xp = common_library("assignment", (x, value)).xp
     if value.kind.type.is_complex and not x.kind.type.is_complex:
         raise KernelTypeError(
@@ -381,7 +381,7 @@ _NEW_AXES = ("numpy", "torch", "cupy")
 
 
 def _part(g: Any, key: _Key, winners: Array | None = None) -> Any:
-    """Return the cotangent of the value, which is that of what stays of it."""
+    """Return the cotangent of the value, which is that of its elements that stay."""
     if not isinstance(g, Tracer):
         return _of_winners(library_of(g).xp.asarray(g[key], copy=True), winners)
     return _of_winners(getitem(g, key), winners)
@@ -441,11 +441,11 @@ def _negative_part(g: Any, key: _Key) -> Any:
 
 
 def _left(g: Any, key: _Key) -> None:
-    """Leave the cotangent of what is added to: it is that of the sum."""
+    """Return the cotangent of the array that is added to: it is that of the sum."""
 
 
 def _with_added(ufunc: Any, x: Tracer, key: _Key, value: Any) -> Any:
-    """Return an array with what a key selects changed by a value, in its order."""
+    """Return an array with the elements at a key changed by a value, in its order."""
     at = positions_of(x)[key]
     if isinstance(value, Tracer):
         value = _fitting(x, key, at.shape, value)

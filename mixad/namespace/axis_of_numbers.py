@@ -26,11 +26,11 @@ class NumbersHaveAnAxis(Spelling):
     """
 
     def binding(self, function: Any) -> Callable[..., Any]:
-        """Return what takes the arguments of a function of the library."""
+        """Return the binding of a function of the library."""
         return self._with_axes(super().binding(function), function)
 
     def method_binding(self, name: str) -> Callable[..., Any]:
-        """Return what takes the arguments of a method of arrays, the array among them."""
+        """Return the binding of a method of arrays; the array is its first argument."""
 
         def method(array: Any, *args: Any, **kwargs: Any) -> Any:
             return getattr(array, name)(*args, **kwargs)
@@ -38,7 +38,7 @@ class NumbersHaveAnAxis(Spelling):
         return self._with_axes(super().method_binding(name), method)
 
     def _with_axes(self, bound: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a bound function that asks the library's own where an axis is not there."""
+        """Return a bound function that asks the library's own if an axis is missing."""
 
         def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
             try:
@@ -56,7 +56,7 @@ class NumbersHaveAnAxis(Spelling):
         return self._reshape(value, (1,)) if _is_number(value) else value
 
     def _shaped(self, found: Any, want: Any) -> Any:
-        """Return what was found in the shapes of what is wanted."""
+        """Return results in the shapes of the library's."""
         leaves, structure = pytree.flatten(found)
         shapes = [tuple(w.shape) for w in (want if isinstance(want, (tuple, list)) else (want,))]
         shaped = [self._reshape(x, shape) for x, shape in zip(leaves, shapes, strict=True)]

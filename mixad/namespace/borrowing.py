@@ -64,12 +64,12 @@ _REFUSALS: FifoCache[NoRuleError] = FifoCache(4096)
 
 
 def _key(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable:
-    """Return what a call is but for the elements of what it is given."""
+    """Return the key of a call: its arguments without their elements."""
     return function, *map(_told, args), *((name, _told(value)) for name, value in kwargs.items())
 
 
 def _told(value: Any) -> Hashable:
-    """Return what a rule may look at: types, and numbers, names and the like."""
+    """Return the part of a value that a rule may look at: types, numbers, names and the like."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_told, value))
     if isinstance(value, (bool, int, float, str)):

@@ -61,12 +61,12 @@ def _binary(op: str) -> SpelledFunction:
 
 
 def _of_operands(evaluate: Callable[[Any, Any], Any]) -> SpelledFunction:
-    """Take what operators take: a list beside a traced NumPy array is an array."""
+    """Take the operands of operators: a list beside a traced NumPy array is an array."""
     return SpelledFunction(lambda x, y: evaluate(operand(x, y), operand(y, x)), ("x", "y"))
 
 
 def _compared(compare: Callable[[Any, Any], Any]) -> SpelledFunction:
-    """Comparisons have no derivative: they give plain arrays, which `if` and `while` can test."""
+    """Return a comparison: its results are plain arrays, which `if` and `while` can test."""
     return SpelledFunction(lambda x, y: compare(plain(x), plain(y)), ("x", "y"))
 
 

@@ -67,14 +67,14 @@ def _apply(rule: Rule, library: Library, operands: Sequence[Any], **static: Any)
 
 
 def _device_of_numbers(operands: Sequence[Any], library: Library) -> Any:
-    """Return where numbers beside operands are to be: where these are; JAX moves them itself."""
+    """Return the device for numbers beside operands: that of these; JAX moves numbers itself."""
     if library.name == "jax":
         return None
     return next((getattr(o, "device", None) for o in operands if not _is_weak(o)), None)
 
 
 def _weak(x: Tracer) -> Tracer:
-    """Return what came of Python numbers only as such a number: it adapts to arrays beside it."""
+    """Return the result of Python numbers alone as such a number, which adapts to arrays."""
     cell = Cell.of(x.cell.array, check_mode(x.origin.levels), weak=True)
     return type(x)(cell, x.origin)
 
@@ -93,7 +93,7 @@ def _operand(operand: Any, common: ScalarType, library: Library, device: Any) ->
 
 
 def common_type(library: Library, operands: Sequence[Any]) -> ScalarType:
-    """Return the type that a library promotes operands to, one of which is complex."""
+    """Return the type to which a library promotes operands, one of which is complex."""
     return _common_type(library, default_dtypes(), tuple(map(_typed, operands)))
 
 
@@ -131,7 +131,7 @@ def _sample(library: Library, type: ScalarType, has_axes: bool) -> Array:
 
 
 def complex_type_of(x: Any) -> ScalarType:
-    """Return the type of complex numbers with parts of the type of an array's real elements."""
+    """Return the type of complex numbers with parts of an array's real type."""
     bits = 2 * element_type_of(x.dtype).bits
     return next(t for t in COMPLEX_TYPES if t.bits == bits)
 
@@ -162,18 +162,18 @@ _ASTYPE = Rule(
 
 @gives_views
 def real(x: Any) -> Any:
-    """Return the real part; of real numbers, these."""
+    """Return the real part; real numbers unchanged."""
     return apply_rule(_REAL, x) if is_complex(x) else x
 
 
 @gives_views
 def imag(x: Any) -> Any:
-    """Return the imaginary part; that of real numbers is zero and has no derivative."""
+    """Return the imaginary part; for real numbers zeros without a derivative."""
     return apply_rule(_IMAG, x) if is_complex(x) else library_beside(x).xp.zeros_like(plain(x))
 
 
 def conj(x: Any) -> Any:
-    """Return the complex conjugate; of real numbers, these."""
+    """Return the complex conjugate; real numbers unchanged."""
     if not is_complex(x):
         return x
     found = apply_rule(_CONJ, x)
@@ -181,7 +181,7 @@ def conj(x: Any) -> Any:
 
 
 def _conjugate(xp: Any, x: Any) -> Any:
-    """Torch's own is a view with a mark, which NumPy cannot read."""
+    """Return the conjugate: torch's default is a view with a mark that NumPy cannot read."""
     return getattr(xp, "conj_physical", xp.conj)(x)
 
 
@@ -234,7 +234,7 @@ _TIMES_CONJ = Rule(
 
 
 def _times_conj(g: Any, factor: Any) -> Any:
-    """Return what a cotangent gives through a derivative."""
+    """Return a cotangent times a conjugated derivative."""
     return apply_rule(_TIMES_CONJ if is_complex(factor) else _TIMES, g, factor)
 
 
@@ -242,7 +242,7 @@ def _times_conj(g: Any, factor: Any) -> Any:
 
 
 def _value(function: str) -> Callable[..., Array]:
-    """Return what evaluates a library's function, without warnings, as kernels do."""
+    """Return the evaluator of a library's function, without warnings, as kernels do."""
 
     def evaluate(xp: Any, *zs: Any) -> Array:
         with np.errstate(all="ignore"):
@@ -254,7 +254,7 @@ def _value(function: str) -> Callable[..., Array]:
 def _holomorphic(
     function: str, *derivatives: Callable[..., Any], value: Callable[..., Array] | None = None
 ) -> Rule:
-    """Return the rule of a function, given its derivative with respect to each argument."""
+    """Return the rule of a function with this derivative with respect to each argument."""
 
     def cotangent(index: int) -> Callable[..., Any]:
         def of_argument(g: Any, *zs: Any) -> Any:
@@ -282,7 +282,7 @@ def _sign(z: Any) -> Any:
 
 
 def _size(z: Any) -> Any:
-    """Return magnitudes; 1 for 0, which is divided by."""
+    """Return magnitudes to divide by; 1 for 0."""
     size = apply_rule(_RULES["abs"], z)
     xp = library_beside(z).xp
     ones = xp.astype(plain(size) == 0, size.dtype)

@@ -47,7 +47,7 @@ def _unary(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _binary(compute: _Method) -> _Method:
-    """Let the library compute; beside what is traced, that, since not every library asks it to."""
+    """Return an operator; with a traced operand it is the tracer's, which libraries may not ask."""
     name = compute.__name__
     mirrored = f"__{_MIRRORED.get(name, 'r' + name)}__"
 
@@ -92,7 +92,7 @@ def _in_place(symbol: str, compute: _Method, change: _Method) -> _Method:
 
 
 def _own_array(x: Tracer) -> Array:
-    """Return the array of a constant to write to: a copy if something has recorded its memory."""
+    """Return a constant's array to write to: a copy if something has recorded its memory."""
     array = plain(x)
     is_lent = x.cell.is_lent  # type: ignore[attr-defined]  # of constants only
     if is_lent or (x.sharing is not None and x.sharing.memory.is_lent):
@@ -104,7 +104,7 @@ def _own_array(x: Tracer) -> Array:
 
 @contextmanager
 def _written(x: Constant) -> Iterator[ArrayTracer]:
-    """Give the array of a constant for something traced to be written to it."""
+    """Yield a traced array for a write of something traced; the constant then stands for it."""
     written = ArrayTracer(Cell.of(x.cell.array, "off"), x.origin)  # perhaps written back
     yield written
     x.cell, x.origin = written.cell, written.origin
@@ -131,7 +131,7 @@ def _changed_at(ufunc: Any, x: Constant, key: Any, *values: Any) -> None:
 
 
 def _followed(x: Tracer) -> Tracer:
-    """Let a constant that stands for a traced value by now be an ordinary traced array."""
+    """Make a constant that stands for a traced value an ordinary traced array."""
     x.__class__ = ArrayTracer
     return noted_array(x)
 
@@ -211,7 +211,7 @@ class Constant(ArrayTracer):
             setitem(array, _plain(key), value)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what arrays of the library have; of methods, results are constants."""
+        """Return attributes of the library's arrays; results of methods are constants."""
         if name.startswith("__"):
             raise AttributeError(f"a constant has no attribute {name!r}", name=name, obj=self)
         array = plain(self)
@@ -253,7 +253,7 @@ class Constant(ArrayTracer):
 
     @property
     def size(self) -> Any:
-        """What arrays of the library have."""
+        """The attribute of the library's arrays."""
         return plain(self).size
 
     @property
@@ -340,7 +340,7 @@ class Constant(ArrayTracer):
         return plain(self).__dlpack_device__()
 
     def to_dask_array(self) -> Any:
-        """Return the array as one of Dask, which asks for it."""
+        """Return the array as one of Dask, which calls this."""
         return sys.modules["dask.array"].asanyarray(plain(self))
 
     def __dask_tokenize__(self) -> Any:
@@ -376,7 +376,7 @@ def _method(x: Constant, name: str) -> Callable[..., Any]:
 
 
 def _changed(x: Constant, name: str, *args: Any, **options: Any) -> Any:
-    """Carry out a method of torch's tensors that changes one; what is traced makes it traced."""
+    """Carry out a method that changes a tensor; something traced makes it traced."""
     if not _has_traced((args, options)):
         getattr(_own_array(x), name)(*_plain(args), **_plain(options))
         return x

@@ -48,7 +48,7 @@ def full(
 
 
 def empty_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = None) -> Any:
-    """Return an array as `zeros_like` does, of whatever elements."""
+    """Return an array as `zeros_like` does, with arbitrary elements."""
     return _made("empty", x, dtype, device, shape)
 
 
@@ -76,7 +76,7 @@ def full_like(
 
 
 def _made(name: str, x: Any, dtype: Any, device: Any, shape: Any, *value: Any) -> Any:
-    """Return what a creation function of the library gives for an array like ``x``."""
+    """Return the result of the library's creation function for an array like ``x``."""
     xp = library_beside(x).xp
     create: Callable[..., Any]
     if shape is None and isinstance(x, Tracer) and x.state is not None:

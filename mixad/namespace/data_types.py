@@ -42,7 +42,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
 
 
 def in_doubles(x: Any) -> Any:
-    """Return the elements in 64 bits, as the library has them."""
+    """Return the elements in 64 bits, if the library has these."""
     type = element_type_of(x.dtype)
     if type in (F64, C128):
         return x
@@ -50,7 +50,7 @@ def in_doubles(x: Any) -> Any:
 
 
 def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Return arrays of one library converted to the type that it promotes theirs to."""
+    """Return arrays of one library converted to the type that it promotes them to."""
     for x in arrays:
         if not isinstance(x, Tracer) and not is_array(x):
             raise TracerError(f"{what} takes arrays, not a {type(x).__name__}: convert it first")

@@ -77,7 +77,7 @@ def _of_cholesky(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
 
 
 def _copied(x: Any) -> Any:
-    """Return symmetric matrices with the lower triangles of ``x``; Hermitian ones of complex."""
+    """Return symmetric matrices with the lower triangles of ``x``; Hermitian ones if complex."""
     doubled = tril(x) + tril(x, k=-1)
     return 0.5 * (doubled + adjoint(doubled))
 
@@ -219,12 +219,12 @@ def eigvals(x: Any) -> Any:
 
 
 def complex_eig(x: Any) -> EigResult:
-    """Return what `eig` does as the standard has it: complex numbers, real ones among them."""
+    """Return `eig` in the standard's form: complex numbers, also for real ones."""
     return EigResult(*map(_complex, eig(x)))
 
 
 def complex_eigvals(x: Any) -> Any:
-    """Return what `eigvals` does as complex numbers: see `complex_eig`."""
+    """Return `eigvals` as complex numbers: see `complex_eig`."""
     return complex_eig(x).eigenvalues
 
 
@@ -285,7 +285,7 @@ def svd(x: Any, *, full_matrices: bool = True) -> SVDResult:
 
 
 def _with_corners(s: Any, x: Any) -> Any:
-    """Return singular values, of which those that are 0 have no second derivative."""
+    """Return singular values, those that are 0 without a second derivative."""
     values = plain(s)
     xp = library_of(values).xp
     zeros = xp.zeros((*values.shape[:-1], 1, 1), dtype=values.dtype, device=device(values))
@@ -330,20 +330,20 @@ def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
 
 
 def _of_phases(u: Any, gu: Any, v: Any, gv: Any, s: Any) -> Any:
-    """Return how much the phases of both vectors of a pair, one against the other, matter."""
+    """Return how much the phases of a pair's vectors matter against each other."""
     parts = [] if gu is None else [imag(inner_products(u, gu))]
     parts += [] if gv is None else [-imag(inner_products(v, gv))]
     return expand_dims(elementwise("div", _sum(parts) * 0.5j, s), axis=-2)
 
 
 def _turned(vectors: Any, g: Any, s: Any, repeated: Array) -> Any:
-    """Return what turns the vectors within their space, over the gaps of the squares."""
+    """Return the rotation of the vectors within their space, over the gaps of the squares."""
     product = matmul(adjoint(vectors), g)
     return elementwise("mul", product - adjoint(product), inverse_gaps(s * s, repeated))
 
 
 def _outside(vectors: Any, g: Any, s: Any) -> Any:
-    """Return what is orthogonal to the vectors, over the singular values; 0 for square matrices."""
+    """Return the part orthogonal to the vectors, over the singular values; 0 if square."""
     if vectors.shape[-1] == vectors.shape[-2]:
         return 0.0 * vectors
     rest = elementwise("sub", g, matmul(vectors, matmul(adjoint(vectors), g)))

@@ -53,7 +53,7 @@ def _cofactors(x: Any, values: Any) -> Any:
 
 
 def _eliminated_by_torch(x: Array) -> tuple[Array, Callable[[], Array]]:
-    """Return the determinants of tensors and what returns their inverses."""
+    """Return the determinants of tensors, and a function for their inverses."""
     linalg = sys.modules["torch"].linalg
     factors, rows, _ = linalg.lu_factor_ex(x)
     moved = rows != library_of(x).xp.arange(1, x.shape[-1] + 1, device=device(x))
@@ -63,7 +63,7 @@ def _eliminated_by_torch(x: Array) -> tuple[Array, Callable[[], Array]]:
 
 
 def _are_normal(values: Array) -> bool:
-    """Whether numbers are finite, and none is so small that digits are lost."""
+    """Whether numbers are finite, and none is so small that it loses digits."""
     xp, limits = library_of(values).xp, library_of(values).xp.finfo(values.dtype)
     sizes = xp.abs(values)
     return bool(xp.all((sizes <= limits.max) & (sizes >= limits.smallest_normal)))

@@ -45,7 +45,7 @@ def einsum(*operands: Any, optimize: Any = None) -> Any:
 
 
 def read_operands(operands: Sequence[Any]) -> tuple[str, list[Any]]:
-    """Return what NumPy's other form of arguments is as text, and the arrays."""
+    """Return NumPy's other form of arguments as text, and the arrays."""
     if isinstance(operands[0], str):
         return operands[0].replace(" ", ""), list(operands[1:])
     arrays, labels = list(operands[: len(operands) // 2 * 2 : 2]), operands[1::2]
@@ -90,7 +90,7 @@ def _expanded(term: str, count: int, most: int) -> _Labels:
 
 
 def _lengths(inputs: Sequence[_Labels], arrays: Sequence[Any]) -> dict[str, int]:
-    """Return how many elements there are along each label; axes of length 1 are broadcast."""
+    """Return the number of elements along each label; axes of length 1 are broadcast."""
     lengths: dict[str, int] = {}
     for labels, x in zip(inputs, arrays, strict=True):
         for label, n in zip(labels, x.shape, strict=True):
@@ -102,7 +102,7 @@ def _lengths(inputs: Sequence[_Labels], arrays: Sequence[Any]) -> dict[str, int]
 
 
 def _diagonal(x: Any, labels: _Labels) -> tuple[Any, _Labels]:
-    """Return a factor whose labels differ: of equal ones, the diagonal."""
+    """Return a factor without repeated labels: its diagonal along those."""
     if len(set(labels)) == len(labels):
         return x, labels
     once = tuple(dict.fromkeys(labels))
@@ -113,7 +113,7 @@ def _diagonal(x: Any, labels: _Labels) -> tuple[Any, _Labels]:
 
 
 def _summed(x: Any, labels: _Labels, kept: set[str]) -> tuple[Any, _Labels]:
-    """Return a factor without the labels that nobody needs."""
+    """Return a factor summed over the labels that nobody needs."""
     gone = tuple(at for at, label in enumerate(labels) if label not in kept)
     rest = tuple(label for label in labels if label in kept)
     return (total(x, gone), rest) if gone else (x, labels)
@@ -122,7 +122,7 @@ def _summed(x: Any, labels: _Labels, kept: set[str]) -> tuple[Any, _Labels]:
 def _contracted(
     left: tuple[Any, _Labels], right: tuple[Any, _Labels], kept: set[str]
 ) -> tuple[Any, _Labels]:
-    """Return the product of two factors, summed over the labels that nobody else needs."""
+    """Return the product of two factors, summed over labels that nobody else needs."""
     a, own = _summed(*left, kept | set(right[1]))
     b, other = _summed(*right, kept | set(own))
     lengths = _lengths([own, other], [a, b])
@@ -146,5 +146,5 @@ def _contracted(
 
 
 def _spread(x: Any, labels: _Labels, lengths: dict[str, int]) -> Any:
-    """Return a factor with the whole length of each label."""
+    """Return a factor with the full length along each label."""
     return broadcast_to(x, tuple(lengths[label] for label in labels))

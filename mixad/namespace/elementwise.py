@@ -106,7 +106,7 @@ def elementwise(op: str, *operands: Any) -> Any:
 def applied(
     op: str, call_of: CallOf, operands: tuple[Any, ...], before: tuple[Any, ...] = ()
 ) -> Any:
-    """Apply what a function returns for promoted operands to them, after other arguments."""
+    """Apply the function that ``call_of`` returns for promoted operands, after other arguments."""
     key = (op, call_of, default_dtypes(), *[_kind(o) for o in operands])
     call = _CALLS.get(key)
     if call is None:
@@ -126,7 +126,7 @@ _CALLS: dict[object, KernelCall] = {}
 
 
 def _kind(operand: Any) -> object:
-    """Return what the call of an op depends on; None where that takes a closer look."""
+    """Return the key of an op's call; None if that takes a closer look."""
     if isinstance(operand, Tracer):
         return (operand.kind, not operand.shape)
     kind = type(operand)
@@ -154,7 +154,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
 
 
 def _bound(x: Any, bound: Any) -> Any:
-    """Return a bound in the dtype that the library compares it in: not every one promotes."""
+    """Return a bound in the dtype in which the library compares it, which need not promote."""
     dtype = getattr(bound, "dtype", x.dtype)
     if dtype == x.dtype or not (isinstance(x, Tracer) or isinstance(bound, Tracer)):
         return bound
@@ -164,7 +164,7 @@ def _bound(x: Any, bound: Any) -> Any:
 
 
 def rounded(x: Any, decimals: int = 0) -> Any:
-    """Return the elements rounded to so many decimals, halves to even: NumPy and torch scale."""
+    """Return the elements rounded to decimals, halves to even: NumPy and torch scale."""
     if not decimals:
         return elementwise("rint", x)
     scale = 10.0 ** abs(decimals)
@@ -278,7 +278,7 @@ def _conversion(source: ScalarType, target: ScalarType) -> Program:
 
 
 def _library_beside(op: str, operands: Sequence[Any]) -> Library:
-    """Return the library of the operands that did not begin as Python or NumPy scalars."""
+    """Return the library of the operands that are no Python or NumPy scalars."""
     arrays = [o for o in operands if is_strong(o)]
     strict = [o for o in arrays if not isinstance(o, np.generic)] or arrays
     return common_library(_SYMBOLS.get(op, op), strict) if strict else NUMPY
@@ -293,12 +293,12 @@ _SYMBOLS = {
 
 
 def is_strong(operand: Any) -> bool:
-    """Whether an operand is no Python number, traced or not: those adapt to what is beside them."""
+    """Whether an operand is no Python number, traced or not: those adapt to others."""
     return not is_number(operand) and not (isinstance(operand, Tracer) and operand.weak)
 
 
 def _without_numpy_scalar(operand: Any, library: Library) -> Any:
-    """NumPy scalars are arrays beside NumPy arrays, and plain numbers beside those of others."""
+    """Return a NumPy scalar as an array beside NumPy's, as a plain number beside others."""
     if isinstance(operand, np.generic) and library is not NUMPY:
         return operand.item()
     return operand

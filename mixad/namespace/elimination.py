@@ -55,7 +55,7 @@ class _UnderWay(NamedTuple):
 
 
 class _Pivot(NamedTuple):
-    """An element, where its row and its column are, and their parts of the factors."""
+    """An element, the places of its row and its column, and their parts of the factors."""
 
     value: Array
     row: Array
@@ -78,7 +78,7 @@ def _largest(xp: Any, under_way: _UnderWay) -> _Pivot:
 
 
 def _without(xp: Any, under_way: _UnderWay, pivot: _Pivot) -> _UnderWay:
-    """Take multiples of the pivot's row and column from the others, so that zeros are left."""
+    """Subtract multiples of the pivot's row and column from the others, which leaves zeros."""
     left, rest, right, is_open = under_way
     down, across = _column(xp, rest, pivot.column), _row(xp, rest, pivot.row)
     divisor = xp.where(pivot.value == 0, xp.ones_like(pivot.value), pivot.value)[..., None]

@@ -41,7 +41,7 @@ def fft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
 
 
 def ifft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
-    """Return what `fft` transforms to ``x``."""
+    """Return the inverse of `fft`."""
     return _along(_IFFTN, x, n, axis, norm)
 
 
@@ -51,7 +51,7 @@ def fftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward
 
 
 def ifftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
-    """Return what `fftn` transforms to ``x``."""
+    """Return the inverse of `fftn`."""
     return _over(_IFFTN, x, s, axes, norm)
 
 
@@ -100,7 +100,7 @@ def rfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward
 
 
 def irfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
-    """Return the real numbers that `rfft` transforms to ``x``: ``n`` of them, an even number."""
+    """Return the inverse of `rfft`: ``n`` real numbers, by default an even number."""
     (axis,) = normalized_axes(axis, x.ndim)
     length = 2 * (x.shape[axis] - 1) if n is None else operator.index(n)
     half = _resized(x, axis, length // 2 + 1)
@@ -108,12 +108,12 @@ def irfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backwar
 
 
 def hfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
-    """Return the Fourier transform, which is real, given the first half of what is transformed."""
+    """Return the real Fourier transform of numbers of which the first half is given."""
     return irfft(conj(x), n=n, axis=axis, norm=_OPPOSITE[_checked(norm)])
 
 
 def ihfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
-    """Return the first half of what `hfft` transforms to ``x``."""
+    """Return the inverse of `hfft`."""
     return conj(rfft(x, n=n, axis=axis, norm=_OPPOSITE[_checked(norm)]))
 
 
@@ -133,7 +133,7 @@ def irfftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backwa
 
 
 def torch_irfftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
-    """Return `irfftn` as torch has it: a last length of -1 is that of None, not the axis's own."""
+    """Return torch's `irfftn`: a last length of -1 means None, not the axis's own."""
     lengths = whole_numbers(() if s is None else s)
     if lengths[-1:] == (-1,):
         places, _ = _extent(x, s, axes, least=1)
@@ -154,7 +154,7 @@ def _of_irfft(g: Any, x: Any, n: int, axis: int, norm: str) -> Any:
 
 
 def _occurrences(half: Any, length: int, axis: int) -> Any:
-    """Return how often each number of half a spectrum occurs in the whole: once or twice."""
+    """Return how often each number of half a spectrum is in the whole: once or twice."""
     xp = library_beside(half).xp
     counts = [1.0 if k in (0, length / 2) else 2.0 for k in range(length // 2 + 1)]
     shape = tuple(-1 if i == axis else 1 for i in range(half.ndim))
@@ -194,7 +194,7 @@ def _checked(norm: Norm) -> str:
 def _extent(
     x: Any, s: Lengths, axes: Axes, least: int = 0
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return along which axes a transform goes, and its lengths; -1 leaves one as it is."""
+    """Return the axes of a transform, and its lengths; -1 leaves one unchanged."""
     given = None if s is None else whole_numbers(s)
     if axes is None and given is not None:
         axes = range(x.ndim - len(given), x.ndim)
@@ -210,7 +210,7 @@ def _extent(
 
 
 def _resized(x: Any, axis: int, length: int) -> Any:
-    """Return ``x`` cut off along an axis, or filled up with zeros."""
+    """Return ``x`` cut or padded with zeros along an axis."""
     own = x.shape[axis]
     if length <= own:
         return x if length == own else part_along(x, axis, None, length)
@@ -220,7 +220,7 @@ def _resized(x: Any, axis: int, length: int) -> Any:
 
 
 def fftshift(x: Any, *, axes: int | Sequence[int] | None = None) -> Any:
-    """Return ``x`` with the middle of axes where they began; of all axes for None."""
+    """Return ``x`` with the middle of axes at their begin; all axes for None."""
     along = normalized_axes(axes, x.ndim)
     return roll(x, tuple(x.shape[a] // 2 for a in along), axis=along)
 

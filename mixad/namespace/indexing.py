@@ -43,12 +43,12 @@ def getitem(x: Any, key: Any) -> Any:
 
 
 def selected(array: Any, key: Any) -> Any:
-    """Return what a key selects of an array; in the body of a loop indices may be unknown."""
+    """Return the elements of an array at a key; in a loop's body indices may be unknown."""
     return computed(operator.getitem, (array, key), {})
 
 
 def computed(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return what a function gives of plain arrays, some of which may be unknown in a loop."""
+    """Return a function's result for plain arrays, some of which a loop may not know."""
     found = (each for arg in args for each in (arg if isinstance(arg, tuple) else (arg,)))
     unknown: Any = next((each for each in found if isinstance(each, Tracer)), None)
     return function(*args, **kwargs) if unknown is None else unknown.call(function, args, kwargs)
@@ -67,7 +67,7 @@ def view_key(x: Tracer, part: Any, key: Any) -> Any:
 
 
 def part_of(function: Any, args: Any, kwargs: Any) -> Any:
-    """Return ``x[key]`` of arguments ``x`` and ``key``; a view is noted to be one."""
+    """Return ``x[key]`` of arguments ``x`` and ``key``; record a view as one."""
     x, key = args[0], without_constants(args[1])
     part = getitem(x, key)
     found = view_key(x, part, key)
@@ -80,13 +80,13 @@ def without_constants(key: Any) -> Any:
 
 
 def part_along(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
-    """Return what is between two places along an axis."""
+    """Return the slice between two places along an axis."""
     (axis,) = normalized_axes(axis, x.ndim)
     return getitem(x, (*[slice(None)] * axis, slice(start, stop), ...))
 
 
 def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
-    """Return the parts of ``x`` at indices along an axis; of the flattened array for None."""
+    """Return the slices of ``x`` at indices along an axis, of the flat array for None."""
     xp = library_beside(x).xp
     if axis is None:
         x, axis = reshape(x, -1), 0
@@ -96,7 +96,7 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
 
 
 def without_lists(indices: Any, x: Any) -> Any:
-    """Return lists of indices as an array beside ``x``: NumPy takes them, others may not."""
+    """Return lists of indices as an array beside ``x``: NumPy takes lists, others may not."""
     if not isinstance(indices, (list, tuple)) or library_beside(x) is NUMPY:
         return indices
     where = x.device if isinstance(x, Tracer) else device(x)
@@ -139,7 +139,7 @@ def scatter_add(g: Any, shape: tuple[int, ...], positions: Any) -> Any:
 
 
 def of_positions(*_: Any, **__: Any) -> Any:
-    """Return the cotangent of positions, which nobody asks for."""
+    """Return the cotangent of positions, which nobody needs."""
     raise AssertionError("positions are whole numbers")
 
 
@@ -215,7 +215,7 @@ def _add_at(whole: Any, g: Any, key: _Key) -> bool:
 
 
 def basic_axes(key: _Key) -> _Key:
-    """Return a basic key without new axes: the standard assigns to none."""
+    """Return a basic key without new axes, to which the standard does not assign."""
     axes = tuple([k for k in key if k is not None])
     return axes if Ellipsis in axes else (*axes, Ellipsis)
 

@@ -28,7 +28,7 @@ def broadcast_to(x: Any, shape: int | Sequence[int]) -> Any:
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
-    """Return views of arrays in the shape that theirs broadcast to."""
+    """Return views of arrays in their broadcast shape."""
     shape = np.broadcast_shapes(*(tuple(x.shape) for x in arrays))
     return tuple(share(broadcasting.broadcast_to(x, shape), x) for x in arrays)
 
@@ -83,7 +83,7 @@ def stack(arrays: Sequence[Any], *, axis: int = 0) -> Any:
 
 @gives_views
 def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
-    """Return the parts of an array along an axis, without it."""
+    """Return the slices of an array along an axis, without it."""
     (axis,) = normalized_axes(axis, x.ndim)
     return apply_values_rule(_UNSTACK, x, axis=axis)
 
@@ -98,7 +98,7 @@ _UNSTACK = ValuesRule(
 
 
 def tile(x: Any, repetitions: int | Sequence[int]) -> Any:
-    """Return an array repeated as a whole, so many times along each axis."""
+    """Return an array repeated as a whole along each axis."""
     times = whole_numbers(repetitions)
     ndim = max(x.ndim, len(times))
     times = (*[1] * (ndim - len(times)), *times)

@@ -86,7 +86,7 @@ def _summed_products(a: Any, b: Any) -> Any:
 
 
 def _product(a: Any, b: Any, *, turns_a: bool = False, turns_b: bool = False) -> Any:
-    """Return what a cotangent and a factor give, each turned to its adjoint or not."""
+    """Return the product of a cotangent and a factor, each as its adjoint or not."""
     a, b = of_one_type("matmul", (a, b))
     return apply_rule(_MATMUL, a, b, turns_a=turns_a, turns_b=turns_b)
 
@@ -127,7 +127,7 @@ _MATMUL = Rule(
 
 @gives_views
 def adjoint(x: Any) -> Any:
-    """Return the conjugates of transposed matrices; of real ones the transposed ones."""
+    """Return the conjugate transposes of matrices."""
     return conj(matrix_transpose(x))
 
 
@@ -180,7 +180,7 @@ def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
 
 
 def inner(x: Any, y: Any) -> Any:
-    """Return the sums of products along the last axes; products, where one has no axes."""
+    """Return sums of products along the last axes; plain products where one has no axes."""
     if not x.ndim or not y.ndim:
         return elementwise("mul", x, y)
     return tensordot(x, y, axes=((-1,), (-1,)))
@@ -205,7 +205,7 @@ def cross(x: Any, y: Any, *, axis: int = -1) -> Any:
 
 
 def _broadcasting_moves(axis: int, x: Any, y: Any) -> bool:
-    """Whether an axis of each of two arrays is no longer the same one once they are broadcast."""
+    """Whether an axis is another one in each of two arrays once they are broadcast."""
     return axis >= 0 and x.ndim != y.ndim
 
 
@@ -218,10 +218,10 @@ def _length(x: Any, axis: int) -> int:
 
 @gives_read_only_views
 def diagonal(x: Any, *, offset: int = 0) -> Any:
-    """Return the diagonals of matrices, or those so far above them."""
+    """Return the diagonals of matrices, or those ``offset`` above."""
     return gather(x, library_beside(x).xp.linalg.diagonal(positions_of(x), offset=offset))
 
 
 def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Any:
-    """Return the sums of the diagonals of matrices, or of those so far above them."""
+    """Return the sums of the diagonals of matrices, or of those ``offset`` above."""
     return total(diagonal(x, offset=offset), -1, dtype=dtype)

@@ -71,7 +71,7 @@ _RESHAPE = Rule(
 
 @gives_views
 def permute_dims(x: Any, axes: int | Sequence[int] | None = None) -> Any:
-    """Return ``x`` with its axes in another order; in reverse order for None."""
+    """Return ``x`` with its axes in another order, reversed for None."""
     if axes is None:
         axes = range(x.ndim)[::-1]
     return apply_rule(_PERMUTE_DIMS, x, axes=normalized_axes(axes, x.ndim))
@@ -113,7 +113,7 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 @gives_views
 def expand_dims(x: Any, *, axis: int | Sequence[int] = 0) -> Any:
-    """Return ``x`` with new axes of length 1, at these places of the result."""
+    """Return ``x`` with new axes of length 1 at these places of the result."""
     count = len(whole_numbers(axis))
     new = normalized_axes(axis, x.ndim + count)
     lengths = iter(x.shape)
@@ -161,7 +161,7 @@ def _rolled_back(g: Any, x: Any, shift: int | tuple[int, ...], axis: Any) -> Any
 
 
 def _steps(own: tuple[int, ...], shift: int | tuple[int, ...], axis: Any) -> Shifts | None:
-    """Return how far elements are moved along each axis; None if through the flattened array."""
+    """Return how far elements move along each axis; None if through the flattened array."""
     shifts = whole_numbers(shift)
     if axis is None and len(own) != 1:
         return None
@@ -183,12 +183,12 @@ _ROLL = Rule(
 
 
 def whole_numbers(given: Any) -> tuple[int, ...]:
-    """Return one or several whole numbers, of Python, NumPy or another library, as Python's."""
+    """Return one or several whole numbers of any library as Python's."""
     return tuple(map(operator.index, given if is_several(given) else (given,)))
 
 
 def is_several(given: Any) -> bool:
-    """Whether an argument that may be one number or several is several; arrays may be either."""
+    """Whether an argument, one number or several, is several; arrays may be either."""
     return isinstance(given, Iterable) and getattr(given, "ndim", 1) > 0
 
 

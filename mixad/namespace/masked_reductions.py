@@ -40,21 +40,21 @@ Axis = int | Sequence[int] | None
 
 def masked_total(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False,
                  initial: Any = None, where: Any = True) -> Any:  # fmt: skip
-    """Return the sum of what a mask selects, and of ``initial``."""
+    """Return the sum of the elements in a mask, and of ``initial``."""
     found = total(_or(where, x, 0), axis, dtype=dtype, keepdims=keepdims)
     return found if initial is None else elementwise("add", found, _start(initial, found))
 
 
 def masked_prod(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False,
                 initial: Any = None, where: Any = True) -> Any:  # fmt: skip
-    """Return the product of what a mask selects, and of ``initial``."""
+    """Return the product of the elements in a mask, and of ``initial``."""
     found = prod(_or(where, x, 1), axis, dtype=dtype, keepdims=keepdims)
     return found if initial is None else elementwise("mul", found, _start(initial, found))
 
 
 def masked_mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False,
                 where: Any = True) -> Any:  # fmt: skip
-    """Return the arithmetic mean of what a mask selects."""
+    """Return the arithmetic mean of the elements in a mask."""
     if where is True:
         return mean(x, axis, dtype=dtype, keepdims=keepdims)
     x = x if dtype is None else astype(x, dtype)
@@ -70,7 +70,7 @@ def _mean_of(x: Any, axis: Axis, *, selected: Array, keepdims: bool = False) -> 
 
 def masked_var(x: Any, axis: Axis = None, *, dtype: Any = None, correction: float = 0.0,
                keepdims: bool = False, where: Any = True) -> Any:  # fmt: skip
-    """Return the variance of what a mask selects."""
+    """Return the variance of the elements in a mask."""
     x = x if dtype is None else astype(x, dtype)
     if where is True:
         return var(x, axis, correction=correction, keepdims=keepdims)
@@ -99,7 +99,7 @@ def masked_std(x: Any, axis: Axis = None, *, dtype: Any = None, correction: floa
 def _var_of(
     x: Any, axis: Axis, *, selected: Array, correction: float, keepdims: bool, nothing_left: float
 ) -> Any:
-    """Return a variance; where the correction leaves nothing, ``nothing_left`` is divided by."""
+    """Return a variance; ``nothing_left`` is the divisor where the correction leaves none."""
     if element_type_of(x.dtype).is_narrow:
         return in_float32(
             _var_of, x, axis, selected=selected, correction=correction, keepdims=keepdims,
@@ -159,7 +159,7 @@ masked_min = _extreme_of(amin, "minimum", math.inf)
 
 
 def _kept(x: Any, axes: Sequence[int], *, keepdims: bool) -> tuple[int, ...]:
-    """Return the shape that is left of an array."""
+    """Return the remaining shape of a reduced array."""
     lengths = [1 if a in axes else n for a, n in enumerate(x.shape)]
     return tuple(n for a, n in enumerate(lengths) if keepdims or a not in axes)
 
@@ -181,7 +181,7 @@ def _or(mask: Any, x: Any, value: float) -> Any:
 
 
 def _start(initial: Any, found: Any) -> Any:
-    """Return what a reduction starts with, in the dtype of the result."""
+    """Return the initial value of a reduction, in the dtype of the result."""
     if isinstance(initial, Tracer):
         return initial if initial.weak else astype(initial, found.dtype, copy=False)
     return initial.item() if hasattr(initial, "item") else initial
@@ -199,37 +199,37 @@ def _count(selected: Array, x: Any, axis: Axis, *, keepdims: bool) -> Array:
 
 
 def _is_number(x: Any) -> Array:
-    """Return which elements are no nan."""
+    """Return a mask of the elements that are no nan."""
     return ~library_beside(x).xp.isnan(plain(x))
 
 
 def nansum(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False,
            initial: Any = None, where: Any = True) -> Any:  # fmt: skip
-    """Return the sum of what is no nan; see `masked_total`."""
+    """Return the sum of the elements that are no nan; see `masked_total`."""
     x = _or(_is_number(x), x, 0)
     return masked_total(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
 
 def nanprod(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False,
             initial: Any = None, where: Any = True) -> Any:  # fmt: skip
-    """Return the product of what is no nan; see `masked_prod`."""
+    """Return the product of the elements that are no nan; see `masked_prod`."""
     x = _or(_is_number(x), x, 1)
     return masked_prod(x, axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
 
 def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """Return the cumulative sum of what is no nan."""
+    """Return the cumulative sum of the elements that are no nan."""
     return cumsum(_or(_is_number(x), x, 0), axis, dtype)
 
 
 def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """Return the cumulative product of what is no nan."""
+    """Return the cumulative product of the elements that are no nan."""
     return cumprod(_or(_is_number(x), x, 1), axis, dtype)
 
 
 def nanmean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False,
             where: Any = True) -> Any:  # fmt: skip
-    """Return the arithmetic mean of what is no nan; of none, nan."""
+    """Return the arithmetic mean of the elements that are no nan, nan if all are."""
     x = x if dtype is None else astype(x, dtype)
     return _mean_of(x, axis, selected=_numbers(x, where), keepdims=keepdims)
 
@@ -240,7 +240,7 @@ def _numbers(x: Any, where: Any) -> Array:
 
 def nanvar(x: Any, axis: Axis = None, *, dtype: Any = None, correction: float = 0.0,
            keepdims: bool = False, where: Any = True) -> Any:  # fmt: skip
-    """Return the variance of what is no nan; nan if the correction leaves nothing to divide by."""
+    """Return the variance without nans; nan if the correction leaves no divisor."""
     x = x if dtype is None else astype(x, dtype)
     selected = _numbers(x, where)
     return _var_of(

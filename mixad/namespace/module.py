@@ -63,7 +63,7 @@ class Namespace:
         raise AttributeError(f"{self.__name__} has no attribute {name!r}", name=name, obj=self)
 
     def _own(self, name: str) -> Any:
-        """Return the library's function; ours where it has none, which works on its arrays too."""
+        """Return the library's function, or ours, which takes its arrays too, if it has none."""
         recorded = STANDARD.functions.get(self._prefix + name)
         is_another = self._library.is_lazy and name == "cholesky"  # Dask's is the upper factor
         if recorded is None or (hasattr(self._base, name) and not is_another):
@@ -196,7 +196,7 @@ def _of_dtype(base: Callable[..., Any]) -> Callable[..., Any]:
 def _function(
     library: Library, called: str, name: str, base: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a function of the namespace: the library's own, until it is given what is traced."""
+    """Return a function of the namespace: the library's own, until an argument is traced."""
     recorded = STANDARD.functions.get(name)
     has_derivative = name not in STANDARD.constant
 
@@ -241,7 +241,7 @@ _CONSTANT, _TRACED = 1, 2
 
 
 def _tracers(values: Iterable[Any]) -> int:
-    """Return which tracers are among some values, or in lists of them: a sum of the two above."""
+    """Return the kinds of tracers among values and in lists of them: a sum of the two above."""
     found = 0
     for value in values:
         if isinstance(value, Tracer):
@@ -252,7 +252,7 @@ def _tracers(values: Iterable[Any]) -> int:
 
 
 def exchanged(change: Callable[[Any], Any], values: Any) -> Any:
-    """Return values with what is traced in them, or in lists of them, exchanged."""
+    """Return values, and lists of them, with tracers replaced."""
     if isinstance(values, dict):
         return {name: exchanged(change, value) for name, value in values.items()}
     if isinstance(values, (list, tuple)):

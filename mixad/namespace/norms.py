@@ -102,12 +102,12 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: Order = "fro") -> Any:
 
 
 def _largest(x: Any, axis: int) -> Any:
-    """Return the largest of numbers that are not negative; of none the norm is 0."""
+    """Return the largest of numbers that are not negative; 0 if there are none."""
     return amax(x, axis) if x.shape[axis] else total(x, axis)
 
 
 def norm(x: Any, ord: Order = None, axis: Axis = None, keepdims: bool = False) -> Any:
-    """Return what NumPy's function of that name does: norms of vectors or of matrices."""
+    """Return NumPy's ``norm``: norms of vectors or of matrices."""
     axes = normalized_axes(axis, x.ndim)
     if axis is not None and len(axes) not in (1, 2):
         raise ValueError(f"norm() is along one axis or two, axis={axis!r} was given")

@@ -86,7 +86,7 @@ def _broadcast_arrays(*operands: Any) -> tuple[Any, ...]:
 
 
 def _triangle(part: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that takes a vector for a matrix of which it is every row."""
+    """Return a function that takes a vector for a matrix with equal rows."""
 
     def evaluate(x: Any, *, k: int = 0) -> Any:
         return part(broadcast_to(x, 2 * tuple(x.shape)) if x.ndim == 1 else x, k=k)
@@ -95,7 +95,7 @@ def _triangle(part: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """Return how far the largest and the smallest element are apart."""
+    """Return the difference between the largest and the smallest element."""
     ends = [function(x, axis, keepdims=keepdims) for function in (amax, amin)]
     return elementwise("sub", *ends)
 
@@ -117,13 +117,13 @@ def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 
 
 def _sort(x: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Any:
-    """Every kind gives the same values; here equal elements stay in their order."""
+    """Return sorted elements, of equal ones in their order, whatever the kind."""
     np.sort(np.empty(0), kind=kind, stable=stable)  # which may refuse
     return sort(reshape(x, -1)) if axis is None else sort(x, axis=axis)
 
 
 def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, axis: int = 0) -> Any:
-    """Return numbers at equal distances between two, along an axis of their own."""
+    """Return evenly spaced numbers between two, along an axis of their own."""
     like = as_numpy_gives(elementwise("add", start, stop))  # of their shape and dtype
     shares = library_beside(like).xp.linspace(
         0.0, 1.0, operator.index(num), dtype=like.dtype, device=like.device, endpoint=endpoint
@@ -145,7 +145,7 @@ def nan_to_num(
 
 @gives_arrays
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Return elements of either, numbers other than zero being true; of them alone their places."""
+    """Return elements of either (numbers but zero are true); of a condition alone its places."""
     condition = plain(condition)
     if x is None and y is None:
         return np.where(condition)
@@ -191,7 +191,7 @@ def _piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any) -> An
 
 
 def _on_part(function: Callable[..., Any], x: Any, condition: Any, args: tuple[Any, ...]) -> Any:
-    """Return what a function returns of the elements where a condition holds, in their places."""
+    """Return a function's results for the elements where a condition holds, in their places."""
     part = getitem(x, condition)
     value = function(part, *args) if math.prod(part.shape) else 0
     if not hasattr(value, "dtype"):
@@ -201,7 +201,7 @@ def _on_part(function: Callable[..., Any], x: Any, condition: Any, args: tuple[A
 
 
 def _modf(x: Any) -> tuple[Any, Any]:
-    """Return what is behind the point, and what is before it."""
+    """Return the fractional and the whole part."""
     whole = elementwise("trunc", x)
     xp, given = library_beside(x).xp, plain(x)
     rest = where(xp.isinf(given), xp.copysign(xp.zeros_like(given), given),
@@ -227,7 +227,7 @@ def _block(blocks: Any) -> Any:
 
 
 def _leaves(blocks: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
-    """Yield what is in nested lists, each with the number of lists around it."""
+    """Yield the leaves of nested lists, each with the number of lists around it."""
     if not isinstance(blocks, list):
         yield depth, blocks
         return
@@ -236,7 +236,7 @@ def _leaves(blocks: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
 
 
 def _joined_blocks(blocks: Any, depth: int, ndim: int) -> Any:
-    """Return blocks in so many nested lists as one array of so many axes."""
+    """Return blocks in ``depth`` nested lists as one array of ``ndim`` axes."""
     if depth:
         return concat([_joined_blocks(b, depth - 1, ndim) for b in blocks], axis=-depth)
     x = blocks if isinstance(blocks, Tracer) or is_array(blocks) else np.asarray(blocks)
@@ -275,7 +275,7 @@ def _qr(x: Any, mode: Any = "reduced") -> Any:
 
 
 def of_half(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that reads the lower half of matrices as one that is told which half."""
+    """Return a function of the lower half of matrices as one with an argument for the half."""
 
     def evaluate(x: Any, uplo: str = "L") -> Any:
         return function(x if uplo.upper() == "L" else conj(matrix_transpose(x)))

@@ -28,7 +28,7 @@ Axis = int | Sequence[int] | None
 
 
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """Return the element in the middle of those in order, the mean of two where there are two."""
+    """Return the element in the middle of sorted ones, the mean of two if there are two."""
     ordered, axes = _in_order(x, axis)
     count = ordered.shape[0]
     middle = part_along(ordered, 0, (count - 1) // 2, count // 2 + 1) if count else ordered
@@ -50,7 +50,7 @@ def quantile(
 def percentile(
     x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Return what `quantile` does, of shares in percent."""
+    """Return `quantile` of shares in percent."""
     return _quantile(x, _percents(q), axis, method, keepdims, is_weak=_is_number(q))
 
 
@@ -110,12 +110,12 @@ _PLACES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _is_between(shares: Any, method: str) -> bool:
-    """Whether it may be between two elements: whole numbers are the first and the last."""
+    """Whether a quantile may be between two elements, and not the first or the last."""
     return shares.dtype.kind == "f" and method in ("linear", "midpoint")
 
 
 def _in_order(x: Any, axis: Axis) -> tuple[Any, tuple[int, ...]]:
-    """Return the elements of the given axes in order along a first axis, and these axes."""
+    """Return sorted elements of the given axes along a first axis, and these axes."""
     axes = normalized_axes(axis, x.ndim)
     rest = [a for a in range(x.ndim) if a not in axes]
     first = permute_dims(x, (*axes, *rest))
@@ -137,7 +137,7 @@ def _beside(ordered: Any, part: Any) -> Array:
 
 
 def _between(x: Any, y: Any, part: Any) -> Any:
-    """Return what is so far from ``x`` to ``y``, counted from the nearer one."""
+    """Interpolate from ``x`` to ``y``, starting at the nearer one."""
     step = elementwise("sub", y, x)
     low = elementwise("add", x, elementwise("mul", step, part))
     high = elementwise("sub", y, elementwise("mul", step, 1 - part))
@@ -145,7 +145,7 @@ def _between(x: Any, y: Any, part: Any) -> Any:
 
 
 def _or_nan(x: Any, axes: tuple[int, ...], found: Any) -> Any:
-    """Return what was found, nan where elements are."""
+    """Return quantiles, nan where elements are."""
     xp = library_beside(x).xp
     return where(xp.any(xp.isnan(plain(x)), axis=axes), math.nan, found)
 
@@ -153,7 +153,7 @@ def _or_nan(x: Any, axes: tuple[int, ...], found: Any) -> Any:
 def _with_axes(
     found: Any, x: Any, axes: tuple[int, ...], leading: tuple[int, ...], *, keepdims: bool
 ) -> Any:
-    """Return what was found, with the axes that were reduced if they are kept."""
+    """Return quantiles, with the reduced axes if they are kept."""
     if not keepdims:
         return found
     return reshape(found, (*leading, *(1 if a in axes else n for a, n in enumerate(x.shape))))
@@ -163,7 +163,7 @@ def _with_axes(
 
 
 def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    """Return the median of what is no nan; of none, nan."""
+    """Return the median of the elements that are no nan, nan if all are."""
     ordered, counts, axes = _numbers_in_order(x, axis)
     low, high = (_at_least_one(counts) - 1) // 2, counts // 2
     one, other = _of_columns(ordered, low), _of_columns(ordered, high)
@@ -175,14 +175,14 @@ def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Any:
 def nanquantile(
     x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Return what `quantile` does of what is no nan; of none, nan."""
+    """Return `quantile` of the elements that are no nan, nan if all are."""
     return _nanquantile(x, _shares(q), axis, method, keepdims, is_weak=_is_number(q))
 
 
 def nanpercentile(
     x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Return what `percentile` does of what is no nan; of none, nan."""
+    """Return `percentile` of the elements that are no nan, nan if all are."""
     return _nanquantile(x, _percents(q), axis, method, keepdims, is_weak=_is_number(q))
 
 
@@ -207,7 +207,7 @@ def _nanquantile(
 
 
 def _numbers_in_order(x: Any, axis: Axis) -> tuple[Any, Array, tuple[int, ...]]:
-    """Return the elements in order, how many of each column are numbers, and the axes."""
+    """Return sorted elements, the count of numbers in each column, and the axes."""
     ordered, axes = _in_order(x, axis)  # nans are last
     library = library_beside(x)
     xp = library.xp
@@ -225,7 +225,7 @@ def _at_least_one(counts: Array) -> Array:
 
 
 def _of_columns(ordered: Any, places: Array) -> Any:
-    """Return the elements at places that each column has its own of, along axes that come first."""
+    """Return the elements at each column's own places, along first axes."""
     rest = tuple(ordered.shape[1:])
     count = math.prod(places.shape[: places.ndim - len(rest)])
     at = library_beside(ordered).xp.reshape(places, (count, *rest))

@@ -39,7 +39,7 @@ def _sum(*terms: tuple[Any, Any]) -> Any:
 
 
 def _along(x: Any, values: Any, axis: int) -> Any:
-    """Return a vector in the shape that runs along an axis of ``x``."""
+    """Return a vector along an axis of ``x``."""
     (axis,) = normalized_axes(axis, x.ndim)
     return reshape(values, [-1 if a == axis else 1 for a in range(x.ndim)])
 
@@ -121,7 +121,7 @@ def _uneven_slope(x: Any, axis: int, steps: Any, edge_order: int) -> Any:
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """Return the integral along an axis of what is linear between samples."""
+    """Return the integral along an axis of the linear interpolation between samples."""
     if x is not None:
         y, x = arrays_of(y, x)
         # An axis is counted in each array: x may have more of them, or fewer.
@@ -163,7 +163,7 @@ def interp(
 
 
 def _one_period(x: Any, points: Any, values: Any, period: Any) -> tuple[Any, Any, Any]:
-    """Return places and points in one period, which begins before the first of them."""
+    """Return places and points in one period, which begins before the first point."""
     if period == 0:
         raise ValueError("interp(period=0): a period is a distance that is not 0")
     period = abs(period)
@@ -177,7 +177,7 @@ def _one_period(x: Any, points: Any, values: Any, period: Any) -> tuple[Any, Any
 
 
 def _between(x: Any, points: Any, values: Any) -> Any:
-    """Return what is on the line through two points around ``x``, or through the nearest two."""
+    """Return the line through the two points around ``x``, or the nearest two, at ``x``."""
     xp = library_beside(x).xp
     known = plain(points), plain(x)
     given = [each if isinstance(each, Tracer) else xp.asarray(each) for each in known]
@@ -208,7 +208,7 @@ def unwrap(x: Any, discont: float | None = None, axis: int = -1, *, period: Any 
 
 
 def polyval(p: Any, x: Any) -> Any:
-    """Return a polynomial with these coefficients, that of the highest power first, by Horner."""
+    """Return a polynomial, its highest coefficient first, by Horner's rule."""
     like = p if isinstance(p, Tracer) else x
     x = array_beside(x, like)
     found = elementwise("mul", x, 0)
@@ -268,7 +268,7 @@ def _convolved(xp: Any, x: Array, y: Array) -> Array:
 
 
 def _of_factor(g: Any, other: Any, count: int) -> Any:
-    """Return the cotangent of a factor, which is a part of a convolution again."""
+    """Return the cotangent of a factor, which is a slice of another convolution."""
     start = other.shape[0] - 1
     full = apply_rule(_CONVOLVE, g, flip(conj(other)))
     return getitem(full, slice(start, start + count))

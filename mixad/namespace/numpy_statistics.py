@@ -47,7 +47,7 @@ Axis = int | Sequence[int] | None
 
 
 def bincount(places: Any, weights: Any = None, minlength: int = 0) -> Any:
-    """Return for each place the sum of the weights that go there, in 64 bits."""
+    """Return for each place the sum of its weights, in 64 bits."""
     if weights is None:  # floats, which NumPy refuses
         return np.bincount(plain(places), None, minlength)
     places, library = plain(places), library_beside(weights)
@@ -64,7 +64,7 @@ def average(
     x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, *,
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    """Return the mean over axes, each element with a weight; the sum of weights too if asked."""
+    """Return the weighted mean over axes, with the sum of weights if ``returned``."""
     if weights is None:
         found = mean(x, axis, keepdims=keepdims)
         count = math.prod(x.shape[a] for a in normalized_axes(axis, x.ndim))
@@ -112,7 +112,7 @@ def cov(
     x: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
     fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    """Return the covariances of variables, which are the rows of a matrix or its columns."""
+    """Return the covariances of variables, the rows of a matrix or its columns."""
     x = _variables(x, y, rowvar, dtype)
     if not x.shape[0]:
         return library_beside(x).xp.zeros((0, 0), dtype=x.dtype)
@@ -190,7 +190,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
 
 
 def _beyond_one(x: Any) -> Any:
-    """Return what brings the parts of numbers to where they are at most 1."""
+    """Return the correction that clips the parts of numbers to at most 1."""
     if is_complex(x):
         return _beyond_one(real(x)) + 1j * _beyond_one(imag(x))
     return library_beside(x).xp.clip(x, -1.0, 1.0) - x

@@ -62,7 +62,7 @@ class _OperandKind(NamedTuple):
 
     @classmethod
     def of(cls, x: Any) -> _OperandKind:
-        """Return that of an operand."""
+        """Return the kind of an operand."""
         if not is_strong(x):
             return cls(None, x.kind.type if isinstance(x, Tracer) else weak_type(x))
         is_number = is_numpy_number(x) if isinstance(x, Tracer) else isinstance(x, np.generic)
@@ -70,7 +70,7 @@ class _OperandKind(NamedTuple):
         return cls(library_beside(x), element_type(x), not is_number, shape)
 
     def sample(self, number: float, library: Library) -> Any:
-        """Return a number as such an operand, beside arrays of a library."""
+        """Return a number as such an operand, beside a library's arrays."""
         if self.library is None or (library is not NUMPY and not self.is_array):
             return number
         array = library.xp.full(self.shape, number, dtype=library.dtype_of(self.type))
@@ -84,7 +84,7 @@ def _is_one_float(y: Any) -> bool:
 
 @cache
 def _halves(base: _OperandKind, exponent: _OperandKind, by_operator: bool) -> tuple[float, ...]:
-    """Return which exponents, 0.5 and -0.5, are roots for a library: those of -0.0 are negative."""
+    """Return the exponents among 0.5 and -0.5 that are roots, negative at -0.0, in a library."""
     kinds = [k for k in (base, exponent) if k.library is not None]
     libraries = {k.library for k in kinds if k.is_array} or {k.library for k in kinds}
     library = libraries.pop() if len(libraries) == 1 else None
@@ -100,7 +100,7 @@ def _halves(base: _OperandKind, exponent: _OperandKind, by_operator: bool) -> tu
 
 @cache
 def _root(exponent: float) -> CallOf:
-    """Return what makes the call of a power of 0.5 or -0.5 that is computed as a root."""
+    """Return the maker of a call for a power of 0.5 or -0.5 as a root."""
 
     @cache
     def call_of(op: str, common: ScalarType, params: tuple[DescribedOperand, ...]) -> KernelCall:

@@ -37,7 +37,7 @@ def inner_products(vectors: Any, g: Any) -> Any:
 
 
 def _tolerance(w: Array) -> Array:
-    """Return by how much values may differ through rounding alone, for each matrix."""
+    """Return the difference of values that rounding alone explains, for each matrix."""
     eps = float(library_of(w).xp.finfo(w.dtype).eps)
     return 4 * w.shape[-1] * eps * _largest(w)
 
@@ -52,12 +52,12 @@ def _largest(w: Array) -> Array:
 
 
 def nearly_zero(s: Array) -> Array:
-    """Return which values rounding alone explains."""
+    """Return a mask of the values that rounding alone explains."""
     return s <= _tolerance(s)[..., None]
 
 
 def repeated_pairs(w: Array) -> Array:
-    """Return which pairs of values are equal; each is to itself."""
+    """Return a mask of pairs of equal values; each equals itself."""
     gaps = w[..., None, :] - w[..., :, None]
     return library_of(w).xp.abs(gaps) <= _tolerance(w)[..., None, None]
 
@@ -69,7 +69,7 @@ def inverse_gaps(w: Any, repeated: Array) -> Any:
 
 
 def check_even(what: str, g: Any, repeated: Array) -> None:
-    """Refuse cotangents that tell equal values apart."""
+    """Refuse cotangents that distinguish equal values."""
     _check_constant(what, g, repeated)
     g = plain(g)
     xp = library_of(g).xp
@@ -104,7 +104,7 @@ def _count(pairs: Array, axis: int) -> Array:
 
 
 def check_phases(what: str, pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Refuse cotangents that would turn the phases of complex vectors, each pair with its own."""
+    """Refuse cotangents that would turn the phases of complex vectors, a phase per pair."""
     if not is_complex(pairs[0][0]):
         return
     products = [inner_products(plain(vectors), plain(g)) for vectors, g in pairs]

@@ -162,7 +162,7 @@ def asks_for_conversion(frame: FrameType) -> bool:
 
 
 def instead_of(called: str, library: str, spelling: Spelling) -> str:
-    """Return what has the derivative that a function of SciPy or others would lose."""
+    """Return what to call instead, with the derivative that SciPy's function would lose."""
     path = called.removeprefix("a function of ").removesuffix("()")
     package, _, rest = path.partition(".")
     if package == "jax":
@@ -183,7 +183,7 @@ def instead_of(called: str, library: str, spelling: Spelling) -> str:
 
 
 def _has_counterpart(name: str) -> bool:
-    """Whether `mixad.scipy`, which stands above this module, has a function of SciPy's name."""
+    """Whether `mixad.scipy`, a layer above, has a function of SciPy's name."""
     found = getattr(sys.modules["mixad"], "scipy", None)
     for part in name.split("."):
         found = getattr(found, part, None)

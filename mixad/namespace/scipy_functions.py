@@ -60,13 +60,13 @@ _FISHER = (
 
 
 def _distribution(parameters: str, density: str, *, sign: str = "") -> Derivatives:
-    """Return those of a distribution function, or of what it lacks to 1, in its last parameter."""
+    """Return a distribution function's derivatives, or its complement's, in its last parameter."""
     *others, x = parameters.split()
     return _known(parameters, *[None] * len(others), sign + density.format(x=x))
 
 
 def _quantile(parameters: str, density: str, *, sign: str = "") -> Derivatives:
-    """Return those of the inverse of a distribution function, in its last parameter."""
+    """Return the derivatives of a distribution function's inverse, in its last parameter."""
     nothing = [None] * (len(parameters.split()) - 1)
     return _known(parameters, *nothing, f"{sign}1 / ({density.format(x='out')})")
 
@@ -111,7 +111,7 @@ DERIVATIVES: Mapping[str, Derivatives] = {
 
 
 def _called(name: str, arguments: list[Any]) -> Any:
-    """Return an op, or a function of either kind, of arguments, one of which is an array."""
+    """Return an op, or a function of either kind, of arguments with an array among them."""
     if name in SPECIAL:
         return SPECIAL[name].evaluate(*arguments)
     if name in DERIVATIVES:
@@ -162,7 +162,7 @@ def _refused(name: str, parameter: str) -> str:
 
 
 def _computed(name: str, *operands: Any) -> Any:
-    """Return what SciPy computes, recorded if an operand is traced: then a NumPy array."""
+    """Return SciPy's result, recorded if an operand is traced: then a NumPy array."""
     arrays = [o if isinstance(o, Tracer) else np.asarray(o) for o in operands]
     for array in arrays:
         if library_beside(array) is not NUMPY:

@@ -17,7 +17,7 @@ __all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
 
 class UniqueAll(NamedTuple):
-    """Each value, where it is first, where each element is among them, how often it occurs."""
+    """Each value, its first place, the value of each element by number, and counts."""
 
     values: Any
     indices: Array
@@ -33,14 +33,14 @@ class UniqueCounts(NamedTuple):
 
 
 class UniqueInverse(NamedTuple):
-    """Each value, and where each element is among them."""
+    """Each value, and the value of each element by number."""
 
     values: Any
     inverse_indices: Array
 
 
 def unique_all(x: Any) -> UniqueAll:
-    """Return each value once, with what tells where it is and how often."""
+    """Return each value once, with its first place, the elements' numbers and counts."""
     values, indices, inverse, counts = library_of(plain(x)).xp.unique_all(plain(x))
     return UniqueAll(_traced(x, values, inverse), indices, inverse, counts)
 
@@ -54,7 +54,7 @@ def unique_counts(x: Any) -> UniqueCounts:
 
 
 def unique_inverse(x: Any) -> UniqueInverse:
-    """Return each value once, with where each element is among them."""
+    """Return each value once, with the number of the value of each element."""
     values, inverse = library_of(plain(x)).xp.unique_inverse(plain(x))
     return UniqueInverse(_traced(x, values, inverse), inverse)
 

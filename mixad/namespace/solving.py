@@ -32,7 +32,7 @@ def inv(x: Any) -> Any:
 
 
 def of_inverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
-    """Return the cotangent of matrices, of that of their inverses."""
+    """Return the cotangent of matrices from that of their inverses."""
     inverse = adjoint(values[0])
     return -matmul(inverse, matmul(gs[0], inverse))
 

@@ -27,7 +27,7 @@ _Scalar = Callable[..., Any]
 
 @cache
 def _specialiser(function: _Scalar) -> Specialiser:
-    """Return what compiles a function, made when it is first called."""
+    """Return the specialiser of a function, made at the first call."""
     return Specialiser(function)
 
 
@@ -44,7 +44,7 @@ def _broadcast(function: _Scalar, operands: tuple[Any, ...]) -> Any:
 
 
 def _beside(value: Any, operands: tuple[Any, ...]) -> Any:
-    """Return what is no operand as one beside the traced one."""
+    """Return a value that is no operand as an array beside the traced operand."""
     return operand(value, next((o for o in operands if isinstance(o, Tracer)), None))
 
 

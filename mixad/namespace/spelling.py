@@ -39,12 +39,12 @@ class SpelledFunction:
     nameless: int = 0  # how many of the first come by position only
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the function returns; results that share memory with arguments know it."""
+        """Call the function; results that share memory with arguments are recorded as views."""
         result = self.evaluate(*args, **kwargs)
         return noted(self.evaluate, result, (*args, *kwargs.values()))
 
     def own_parameters(self) -> tuple[Iterable[str], Iterable[str]]:
-        """Return which parameters the function takes by place, in order, and all that it takes."""
+        """Return the function's positional parameters in order, and all that it takes."""
         own = inspect.signature(self.evaluate).parameters.values()
         by_place = [p.name for p in own if p.kind in _BY_PLACE]
         return by_place, (*by_place, *(p.name for p in own if p.kind is p.KEYWORD_ONLY))
@@ -54,14 +54,14 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 class OfOperands(SpelledFunction):
-    """A function of operands only: in the library by place, or all parameters are operands."""
+    """A function of operands only: positional in the library, or all its parameters."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the function returns; operands that come by name are in their places."""
+        """Call the function, with operands that come by name in their places."""
         return self.evaluate(*args, *(kwargs[p] for p in self.parameters if p in kwargs))
 
     def own_parameters(self) -> tuple[Iterable[str], Iterable[str]]:
-        """Return the operands twice: they may come by place and by name."""
+        """Return the operands twice: they may come by position and by name."""
         operands = self.parameters[: self.nameless or None]
         return operands, operands
 
@@ -110,7 +110,7 @@ def respelled(found: SpelledFunction, parameters: str) -> SpelledFunction:
 
 
 def _parsed(parameters: str) -> tuple[tuple[str, ...], dict[str, str], int | None, int]:
-    """Return names in order, ours, how many may come by place, and how many come so only."""
+    """Return names in order, ours, how many may come by position, and how many must."""
     given = parameters.split()
     nameless = given.index("/") if "/" in given else 0
     given = [each for each in given if each != "/"]
@@ -140,7 +140,7 @@ class Binding:
 
     @classmethod
     def of(cls, spelling: Spelling, found: SpelledFunction, called: Any) -> Binding:
-        """Return how a function of a table is called."""
+        """Return the binding of a function of a table."""
         by_place, taken = map(tuple, found.own_parameters())
 
         def own_name(name: str) -> str | None:
@@ -168,7 +168,7 @@ class Binding:
         )
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what the function returns for arguments as the library takes them."""
+        """Call the function with arguments in the library's form."""
         if kwargs or len(args) > self.direct:
             args, kwargs = self.bound(args, kwargs)
         if self.lists is not None and self._has_lists(args, kwargs, self.lists):
@@ -184,7 +184,7 @@ class Binding:
     def bound(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments as the function takes them; those that say nothing are left out."""
+        """Return the arguments in the function's form, without those that are defaults."""
         bound: dict[str, Any] = {}
         if len(args) > self.direct:
             if len(args) > len(self.places):
@@ -220,7 +220,7 @@ class Binding:
     def _with_arrays(
         self, args: tuple[Any, ...], bound: Mapping[str, Any], lists: _Lists
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return arguments with arrays in place of lists that stand for arrays."""
+        """Return arguments with lists replaced by arrays where they stand for these."""
         if not self.places:
             return _operands(args), bound
         like = first_traced((*args, *bound.values()))
@@ -285,7 +285,7 @@ def _is_float_array(x: Any) -> bool:
 
 
 def _operands(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return operands with arrays in place of lists of what is traced: others are labels."""
+    """Return operands with lists of traced values as arrays; other lists are labels."""
     like = first_traced(args)
     if like is None:
         return args
@@ -293,7 +293,7 @@ def _operands(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _lists_among(found: SpelledFunction, taken: Iterable[str]) -> _Lists:
-    """Return what makes arrays of lists, by the names of the parameters that may be some."""
+    """Return converters of lists to arrays, by the names of parameters that take lists."""
     is_array = frozenset(taken) if isinstance(found, OfOperands) else _ARRAYS
     arrays = {name: from_lists for name in taken if name in is_array}
     return arrays | {name: _each(_SEQUENCES[name]) for name in taken if name in _SEQUENCES}
@@ -335,11 +335,11 @@ class Spelling:
         return binding(args, kwargs)
 
     def takes_values(self, function: Any) -> bool:
-        """Whether a function of the library is given the values: its result has no derivative."""
+        """Whether a library's function gets plain values: its result has no derivative."""
         return self.name_of(function) in self.constant
 
     def binding(self, function: Any) -> Callable[..., Any]:
-        """Return what takes the arguments of a function of the library, or raise TracerError."""
+        """Return the binding of a function of the library, or raise TracerError."""
         name = self.name_of(function)
         if name in self.constant:
             return lambda args, kwargs: function(
@@ -351,7 +351,7 @@ class Spelling:
         return Binding.of(self, found, function)
 
     def refusal_of(self, function: Any) -> NoRuleError | None:
-        """Return why a function of the library is refused; None if the table has it."""
+        """Return why a library's function is refused; None if the table has it."""
         is_known = self.takes_values(function) or self._rule_of(function) is not None
         return None if is_known else NoRuleError(self._missing(function))
 
@@ -359,14 +359,14 @@ class Spelling:
         return missing(f"{public_name(function, self.library)}()")
 
     def _rule_of(self, function: Any) -> SpelledFunction | None:
-        """Return what a function of the library is here, which may be a method of its arrays."""
+        """Return our function for a library's, which may be a method of its arrays."""
         name = self.name_of(function)
         is_method = name in self.methods and self.is_method(function)
         functions = self.methods if is_method else self.functions
         return None if name is None else functions.get(name)
 
     def call_named(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a method of one of the library's functions returns, ``"add.reduce"``."""
+        """Return the result of a method of a library's function, as ``"add.reduce"``."""
         binding = self._bindings.get(name)
         if binding is None:
             called = f"{self.library}.{name}"
@@ -376,19 +376,19 @@ class Spelling:
         return binding(args, kwargs)
 
     def has_method(self, name: str) -> bool:
-        """Whether the table has what a method of arrays does."""
+        """Whether the table has a method of arrays."""
         is_function = name in self.functions and name not in self.no_methods
         return name in self.methods or is_function
 
     def call_method(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what a method of an array returns; ``args`` begin with the array."""
+        """Return the result of a method of an array; ``args`` begin with the array."""
         binding = self._bindings.get(name)
         if binding is None:
             binding = self._bindings[name] = self.method_binding(name)
         return binding(args, kwargs)
 
     def method_binding(self, name: str) -> Callable[..., Any]:
-        """Return what takes the arguments of a method of arrays, the array among them."""
+        """Return the binding of a method of arrays; the array is its first argument."""
         found = self.methods.get(name) or self.functions[name]
         binding = Binding.of(self, found, name)
         return _taking_several(binding) if found.parameters[1:2] in _SEVERAL else binding
@@ -399,7 +399,7 @@ _SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
 
 
 def _taking_several(binding: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that takes several numbers as one tuple too."""
+    """Return a method that takes several numbers also as one tuple."""
 
     def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if len(args) > 1 and isinstance(args[1], (int, np.integer)):
@@ -443,7 +443,7 @@ _INSTEAD_OF_ARGUMENT = {
 
 
 def _is_default(name: str, value: Any) -> bool:
-    """Whether an argument that is not taken says nothing."""
+    """Whether an argument that is not taken has its default."""
     if value is None or value is np._NoValue:
         return True
     defaults = _DEFAULTS.get(name, ())

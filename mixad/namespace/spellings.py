@@ -212,12 +212,12 @@ _OF_MATMUL = "x1 x2 / out * axes axis keepdims casting order dtype subok signatu
 
 
 def _numbered(count: int) -> str:
-    """Return what NumPy calls the operands of ufuncs."""
+    """Return NumPy's names of the operands of ufuncs."""
     return "x" if count == 1 else " ".join(f"x{at}" for at in range(1, count + 1))
 
 
 def _with_options_of_ufuncs(functions: dict[str, SpelledFunction]) -> dict[str, SpelledFunction]:
-    """Return functions, NumPy's elementwise ones with the parameters that all of these have."""
+    """Return functions; NumPy's elementwise ones get the parameters that all of these have."""
     return {name: _as_ufunc(getattr(np, name, None), f) for name, f in functions.items()}
 
 
@@ -321,13 +321,13 @@ UFUNCS = Spelling(
 
 
 def spelling_of_ufunc(ufunc: Any) -> Spelling:
-    """Return the table of a function that NumPy calls elementwise."""
+    """Return the spelling of a function that NumPy calls elementwise."""
     special = sys.modules.get("scipy.special")
     return UFUNCS if getattr(special, ufunc.__name__, None) is ufunc else NUMPY
 
 
 def spelling_of(library: Library) -> Spelling:
-    """Return how methods of a library's arrays are called."""
+    """Return the spelling of a library for methods of its arrays."""
     if library.name == "torch":
         return torch_spelling()
     return NUMPY if library.name == "numpy" else STANDARD
@@ -335,7 +335,7 @@ def spelling_of(library: Library) -> Spelling:
 
 @cache
 def torch_spelling() -> Spelling:
-    """Return torch's table; importing it takes what one without torch need not wait for."""
+    """Return torch's spelling; its import is for those who use torch."""
     from mixad.namespace.torch_spellings import TORCH
 
     return TORCH

@@ -44,7 +44,7 @@ def total(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fals
 
 
 def _summed(x: Any, axis: Axis, keepdims: bool) -> Any:
-    """Return the sum over axes; ``x`` itself where each element is a sum of its own."""
+    """Return the sum over axes; ``x`` itself if each sum has one element."""
     if axis is None and not keepdims:
         return sum_to(x, ())
     axes = normalized_axes(axis, x.ndim)
@@ -72,7 +72,7 @@ def mean(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
 
 
 def in_float32(function: Callable[..., Any], x: Any, axis: Axis, **options: Any) -> Any:
-    """Compute in float32 what is made of a sum: it may be beyond what 16 bits hold."""
+    """Compute in float32 where a sum may exceed what 16 bits hold."""
     type = element_type_of(x.dtype)
     return convert(function(convert(x, type.arithmetic), axis, **options), type)
 
@@ -92,7 +92,7 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
 
 
 def _check_variance(x: Any) -> None:
-    """Raise what the library raises: the standard has no variance of complex numbers."""
+    """Raise the library's error: the standard has no variance of complex numbers."""
     xp = library_beside(x).xp
     xp.var(xp.ones(1, dtype=x.dtype))
 
@@ -143,7 +143,7 @@ def _without(x: Any, axes: Sequence[int]) -> Any:
 
 
 def _of_extreme(g: Any, x: Any, name: str, axis: tuple[int, ...]) -> Any:
-    """Return the cotangent of elements; those of 16 bits do not count many ties."""
+    """Return the cotangent of elements; 16-bit ones cannot count many ties."""
     type = element_type_of(x.dtype)
     if type.is_narrow:
         wide = type.arithmetic
@@ -152,7 +152,7 @@ def _of_extreme(g: Any, x: Any, name: str, axis: tuple[int, ...]) -> Any:
 
 
 def _shares(xp: Any, x: Array, name: str, axis: tuple[int, ...]) -> Array:
-    """Return what part of its cotangent each element gets; where one is nan, the nans."""
+    """Return each element's share of its cotangent; where one is nan, the nans'."""
     extreme = getattr(xp, name)(x, axis=axis, keepdims=True)
     ties = xp.astype((x == extreme) | xp.isnan(x), x.dtype)
     return ties / xp.sum(ties, axis=axis, keepdims=True)
@@ -181,7 +181,7 @@ _MIN = Rule(
 
 
 def prod(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
-    """Return the product over axes: see `total`.  Zeros are right: nothing is divided by."""
+    """Return the product over axes (see `total`); exact at zeros, since nothing is divided by."""
     if dtype is not None:
         x = astype(x, dtype)
         if not element_type_of(x.dtype).is_inexact:
@@ -226,7 +226,7 @@ _CUMULATIVE_PROD = Rule(
 
 
 def _times(x: Any, y: Any) -> Any:
-    """Not every library leaves ``array * tracer`` to the tracer."""
+    """Multiply: not every library leaves ``array * tracer`` to the tracer."""
     return elementwise("mul", x, y)
 
 
@@ -257,7 +257,7 @@ def _folded(g: Any, x: Any) -> Any:
 
 
 def _ahead(x: Any, step: int) -> Any:
-    """Return the elements so many places further along the last axis; zeros behind the end."""
+    """Return the elements ``step`` places further along the last axis; zeros behind the end."""
     return concat([getitem(x, (..., slice(step, None))), _filled(x, 0, step)], axis=-1)
 
 
@@ -282,13 +282,13 @@ def cumulative_sum(
 
 
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """Return what `cumulative_prod` does; of the flattened array for None."""
+    """Return `cumulative_prod`, of the flattened array for None."""
     flat = reshape(x, -1) if axis is None else x
     return cumulative_prod(flat, axis=0 if axis is None else axis, dtype=dtype)
 
 
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """Return what `cumulative_sum` does; of the flattened array for None."""
+    """Return `cumulative_sum`, of the flattened array for None."""
     flat = reshape(x, -1) if axis is None else x
     return cumulative_sum(flat, axis=0 if axis is None else axis, dtype=dtype)
 

@@ -31,7 +31,7 @@ def symmetric(what: str, x: Any) -> Any:
 
 
 def _uneven(x: Array) -> Array:
-    """Return which matrices are not symmetric: rounding is a few units of the largest element."""
+    """Return a mask of matrices that differ from their adjoint by more than rounding."""
     xp = library_of(x).xp
     other = xp.matrix_transpose(x)
     other = xp.conj(other) if is_complex(x) else other
@@ -51,7 +51,7 @@ def _check(what: str, is_uneven: bool, has_complex: bool) -> None:
 
 
 def _looked_at(xp: Any, x: Array, what: str) -> tuple[Array]:
-    """Return what has been looked at; a Dask array is, whole, before its blocks are used."""
+    """Return checked matrices; a Dask array is checked whole, before its blocks are used."""
     uneven = _uneven(x)
     if not library_of(x).is_lazy:
         _check(what, bool(library_of(uneven).xp.any(uneven)), is_complex(x))

@@ -100,7 +100,7 @@ def _threshold(x: Any, limit: Any, value: Any) -> Any:
 
 
 def _activation(scalar: Callable[..., Any], **defaults: float) -> SpelledFunction:
-    """Return a function of scalars, whose further parameters have defaults, as one of tensors."""
+    """Return a function of scalars, with defaults of further parameters, as one of tensors."""
     kernel = of_scalars(scalar.__name__.strip("_"), scalar).evaluate
     names = tuple(defaults)
 
@@ -115,7 +115,7 @@ def _activation(scalar: Callable[..., Any], **defaults: float) -> SpelledFunctio
 
 
 def _in_place(scalar: Callable[..., Any], **defaults: float) -> SpelledFunction:
-    """Return one that torch can put in the place of its argument."""
+    """Return an activation that torch can store in place of its argument."""
     found = _activation(scalar, **defaults)
     return SpelledFunction(found.evaluate, (*found.parameters, "inplace"))
 
@@ -134,7 +134,7 @@ _SIGMOID = of_scalars("sigmoid", sigmoid)
 
 
 def _along_one(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function along an axis, which may be left out: torch takes one by their number."""
+    """Return a function along an axis; without one torch chooses by the number of axes."""
 
     def evaluate(x: Any, axis: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
         if axis is None:

@@ -40,16 +40,16 @@ _TAKEN: FifoCache[bool] = FifoCache(4096)
 
 
 class CheckedSpelling(NumbersHaveAnAxis):
-    """A spelling of torch: calls that torch refuses raise what torch raises."""
+    """A spelling of torch: calls that torch refuses raise torch's errors."""
 
     def binding(self, function: Any) -> Callable[..., Any]:
-        """Return what takes the arguments of a function of torch."""
+        """Return the binding of a function of torch."""
         bound, name = super().binding(function), self.name_of(function)
         is_checked = name is not None and self.has_method(name)
         return _checked(name, function, bound) if is_checked else bound
 
     def method_binding(self, name: str) -> Callable[..., Any]:
-        """Return what takes the arguments of a method of tensors, the tensor among them."""
+        """Return the binding of a method of tensors; the tensor is its first argument."""
         bound = super().method_binding(name)
         function = getattr(sys.modules["torch"].Tensor, name, None)
         return bound if function is None else _checked(name, function, bound)
@@ -58,7 +58,7 @@ class CheckedSpelling(NumbersHaveAnAxis):
 def _checked(
     name: str | None, function: Callable[..., Any], bound: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a bound function that raises what torch's raises."""
+    """Return a bound function that raises torch's errors."""
     if name in _UNCHECKED:
         return bound
     kind_of = _kind_and_strides if name in _OF_LAYOUT else _kind
@@ -77,7 +77,7 @@ def _checked(
 def _check(
     name: str | None, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
-    """Raise what torch raises, if it refuses a call."""
+    """Raise torch's error, if it refuses a call."""
     if name in _OF_LAYOUT:  # elements tell nothing more
         _call(function, without_elements, args, kwargs)
         return
@@ -97,7 +97,7 @@ def _check(
 def _call(
     function: Any, convert: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
-    """Call a function on what its arguments are converted to."""
+    """Call a function on converted arguments."""
     options = {name: _each(convert, value) for name, value in kwargs.items()}
     function(*[_each(convert, value) for value in args], **options)
 
@@ -117,14 +117,14 @@ def _dtypes(value: Any) -> set[Any]:
 
 
 def without_elements(value: Any) -> Any:
-    """Return a tensor without elements with the shape, the dtype and the strides of another."""
+    """Return a tensor without elements, of another's shape, dtype and strides."""
     if isinstance(value, Tracer):
         return waiting_view(value.cell, _meta)
     return _in_memory(value) if _is_tensor(value) else value
 
 
 def _of_ones(value: Any) -> Any:
-    """Return ones in the place of what is traced: nothing is computed for them."""
+    """Return ones for traced values: nothing is computed for them."""
     if not isinstance(value, Tracer) or is_constant(value):
         return _supported(value)
     one = sys.modules["torch"].ones((), dtype=value.dtype, device=value.device)
@@ -132,7 +132,7 @@ def _of_ones(value: Any) -> Any:
 
 
 def _with_one_element(value: Any) -> Any:
-    """Return a tensor with as many axes as another, of length 1."""
+    """Return a tensor with as many axes as another, all of length 1."""
     meta = without_elements(value)
     return (
         sys.modules["torch"].ones((1,) * meta.ndim, dtype=meta.dtype) if _is_tensor(meta) else meta
@@ -140,7 +140,7 @@ def _with_one_element(value: Any) -> Any:
 
 
 def _supported(value: Any) -> Any:
-    """Return a value for torch; what is no array for us is refused before torch sees it."""
+    """Return a value for torch; refuse arrays of other kinds before torch sees them."""
     value = plain(value)
     if _is_tensor(value):
         library_of(value)
@@ -167,7 +167,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _kind(value: Any) -> Hashable:
-    """Return what decides whether torch takes an argument."""
+    """Return the part of an argument that decides whether torch takes it."""
     if isinstance(value, Tracer) and not is_constant(value):
         return value.shape, value.kind
     value = plain(value)

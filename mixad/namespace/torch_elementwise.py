@@ -40,7 +40,7 @@ _clamped = of_scalars("logit", _inside_logit)
 
 
 def _logit_of_share(x: Any) -> Any:
-    """Return the logit; outside of [0, 1] the derivative is nan too."""
+    """Return the logit; outside of [0, 1] the derivative is nan, too."""
     return special.logit(x) if x >= 0.0 and x <= 1.0 else x * math.nan
 
 
@@ -52,7 +52,7 @@ def _logit(x: Any, eps: float | None = None) -> Any:
 
 
 def _with_alpha(op: str) -> SpelledFunction:
-    """Return a sum or a difference, the second operand of which may be scaled."""
+    """Return a sum or a difference whose second operand may be scaled."""
 
     def evaluate(x: Any, y: Any, alpha: Any = 1) -> Any:
         may_be_complex = is_complex(x) or is_complex(y)
@@ -65,7 +65,7 @@ def _with_alpha(op: str) -> SpelledFunction:
 
 
 def _div(x: Any, y: Any, rounding_mode: str | None = None) -> Any:
-    """Return the quotient, perhaps rounded down or towards zero."""
+    """Return the quotient, rounded down or towards zero if asked."""
     x, y = operand(x, y), operand(y, x)
     if rounding_mode not in (None, "floor", "trunc"):
         raise ValueError(f"div(rounding_mode={rounding_mode!r}): None, 'floor' or 'trunc'")
@@ -74,7 +74,7 @@ def _div(x: Any, y: Any, rounding_mode: str | None = None) -> Any:
 
 
 def _complex(x: Any, y: Any) -> Any:
-    """Return the numbers with these real and imaginary parts."""
+    """Return complex numbers from real and imaginary parts."""
     return apply_rule(_COMPLEX, *broadcast_arrays(x, y))
 
 
@@ -126,7 +126,7 @@ def _fmin(x: Any, y: Any) -> Any:
 
 
 def sign(x: Any) -> Any:
-    """Return the sign as torch has it."""
+    """Return torch's sign."""
     return special.sign(x) if x < 0 or x > 0 else 0.0
 
 
@@ -150,7 +150,7 @@ def _angle(x: Any) -> Any:
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Return elements of either; of a condition alone where it holds."""
+    """Return elements of either; for a condition alone, where it holds."""
     if x is None and y is None:
         return plain(condition).nonzero(as_tuple=True)
     return where(condition, x, y)
@@ -184,7 +184,7 @@ _OF_ONE = "erfinv fix i0 rsqrt".split()
 
 
 def _ours(names: Iterable[str], prefix: str = "") -> dict[str, Callable[..., Any]]:
-    """Return functions of scalars by torch's names, as far as `mixad.special` has them."""
+    """Return functions of scalars by torch's names, those that `mixad.special` has."""
     pairs = ((prefix + name, NAMES.get(name, name)) for name in names)
     return {theirs: getattr(special, own) for theirs, own in pairs if own in special.__all__}
 

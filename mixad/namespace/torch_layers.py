@@ -34,7 +34,7 @@ def _normalize(x: Any, p: float = 2.0, axis: Any = 1, *, eps: float = 1e-12) -> 
 
 
 def _cosine_similarity(x1: Any, x2: Any, axis: int = 1, *, eps: float = 1e-8) -> Any:
-    """Return cosines of angles along an axis, which is one of the shape that both broadcast to."""
+    """Return cosines of angles along an axis of the broadcast shape."""
     dtype = library_beside(x1).xp.promote_types(x1.dtype, x2.dtype)
     x1, x2 = (astype(x, dtype, copy=False) for x in (x1, x2))
     directions = (_normalize(x, axis=axis, eps=eps) for x in broadcast_arrays(x1, x2))
@@ -54,7 +54,7 @@ def _scaled(x: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _normalized(called: str, x: Any, shape: Sequence[int], **scales: Any) -> tuple[int, ...]:
-    """Return the last axes, which have to be of a shape, and what is given for them too."""
+    """Return the last axes; raise unless they, and all scales, have the given shape."""
     if not len(shape) or tuple(shape) != tuple(x.shape[-len(shape) :]):
         raise ValueError(
             f"{called}() got normalized_shape {tuple(shape)} for input of shape {tuple(x.shape)}: "
@@ -104,7 +104,7 @@ def _dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
 
 
 def _pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
-    """Return ``x`` with equal numbers around it, or without its edges where widths are negative."""
+    """Return ``x`` with equal numbers around it; negative widths cut its edges."""
     if mode != "constant":
         raise NoRuleError(
             f"pad(mode={mode!r}) of a value that is being differentiated is not available: use "

@@ -21,7 +21,7 @@ __all__ = ["TORCH_LOSSES"]
 
 
 def _reduced(losses: Any, reduction: str, weight: Any = None) -> Any:
-    """Return what is asked for of the losses of elements: them, their sum or their mean."""
+    """Return the losses of elements, their sum or their mean, as asked."""
     if weight is not None:
         shape, losses = losses.shape, elementwise("mul", losses, weight)
         check_shape("loss", "weights", losses, shape)
@@ -49,7 +49,7 @@ def _huber(x: Any, target: Any, delta: Any) -> Any:
 
 
 def _cross_entropy_of_bits(x: Any, target: Any) -> Any:
-    """Return -log of what a probability gives to a target; logarithms are at least -100."""
+    """Return -log of a target's probability; logarithms are at least -100."""
     return -(target * maximum(log(x), -100.0) + (1 - target) * maximum(log1p(-x), -100.0))
 
 
@@ -73,7 +73,7 @@ _KERNELS = {
 
 
 def _weighted_loss(scalar: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a loss of elements; with weights its mean is over the sum of the weights."""
+    """Return a loss of elements; its mean with weights is over the sum of the weights."""
 
     def evaluate(x: Any, target: Any, reduction: str = "mean", *, weight: Any = None) -> Any:
         losses = _KERNELS[scalar](x, target)
@@ -109,7 +109,7 @@ def _bce(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") ->
 
 
 def _check_probabilities(name: str, x: Any) -> None:
-    """Raise as torch does on the processor; a check would wait for another device."""
+    """Raise torch's error on the CPU; a check would wait for another device."""
     x = plain(x)
     if x.device.type == "cpu" and not bool(((x >= 0) & (x <= 1)).all()):
         raise ValueError(f"binary_cross_entropy() got {name} with elements outside of [0, 1]")
@@ -140,7 +140,7 @@ def _nll_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Any:
-    """Return minus the elements of the target classes; means are over what is not ignored."""
+    """Return minus the elements of the target classes; means leave out ignored ones."""
     classes, target, xp = 0 if x.ndim == 1 else 1, plain(target).long(), library_beside(x).xp
     counts = target != ignore_index
     target = xp.where(counts, target, 0)

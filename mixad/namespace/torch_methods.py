@@ -86,7 +86,7 @@ def _detached(x: Any) -> Any:
 
 def _to(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False,
         copy: bool = False) -> Any:  # fmt: skip
-    """Return ``x`` in another dtype, given as one or by a tensor that has it; nothing is moved."""
+    """Return ``x`` in the dtype that is given or that a tensor has; nothing is moved."""
     flags = [given for given in args if isinstance(given, bool)]  # non_blocking, copy
     copy = flags[1] if len(flags) > 1 else copy
     for given in args:
@@ -107,7 +107,7 @@ def _to(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking:
 
 
 def _type(x: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """Return ``x`` in another dtype; without one what torch calls its own."""
+    """Return ``x`` in another dtype; without one, torch's name of its own."""
     if dtype is None:
         return plain(x).type()
     if isinstance(dtype, str) or not str(dtype).startswith("torch."):
@@ -149,7 +149,7 @@ def _nelement(x: Any) -> int:
 
 @gives_views
 def _unfold(x: Any, dimension: int, size: int, step: int) -> Any:
-    """Return the windows of a length along an axis, which is in their place; in a last axis."""
+    """Return windows of a length along an axis, which counts them; their elements come last."""
     return torch_view(x, "unfold", dimension, size, step)
 
 
@@ -158,7 +158,7 @@ def _polygamma(x: Any, n: int) -> Any:
 
 
 def _new(name: str) -> Callable[..., Any]:
-    """Return a method that makes a tensor like another one, which may be written to."""
+    """Return a method that makes a tensor like another one, for writes."""
 
     def evaluate(x: Any, *given: Any, dtype: Any = None, device: Any = None) -> Any:
         return constants(getattr(plain(x), name)(*given, dtype=dtype, device=device))

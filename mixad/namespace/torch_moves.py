@@ -39,7 +39,7 @@ Axis = int | Sequence[int] | None
 
 
 def _gathered(x: Any, axis: int, index: Any) -> Any:
-    """Return, for each index, the element there along an axis, from its place along the others."""
+    """Return, for each index, the element there along an axis, at the same place along others."""
     return gather(x, positions_of(x).gather(axis, plain(index)))
 
 
@@ -87,7 +87,7 @@ def _scatter(x: Any, axis: int, index: Any, src: Any) -> Any:
 
 
 def _cat(arrays: Sequence[Any], axis: int = 0) -> Any:
-    """Return tensors one behind the other; those of shape ``(0,)`` stand beside any other."""
+    """Return joined tensors; those of shape ``(0,)`` go with any other."""
     arrays = of_one_type("cat", tuple(arrays))
     return concat([x for x in arrays if tuple(x.shape) != (0,)] or arrays, axis=axis)
 
@@ -150,7 +150,7 @@ def _select(x: Any, axis: int, index: int) -> Any:
 
 @gives_views
 def _squeeze(x: Any, axis: Axis = None) -> Any:
-    """Return ``x`` without axes of length 1; axes that are longer stay."""
+    """Return ``x`` without those of some axes that have length 1."""
     axes = normalized_axes(axis, x.ndim) if x.ndim else ()
     return squeeze(x, tuple(a for a in axes if x.shape[a] == 1))
 
@@ -215,7 +215,7 @@ def _meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
 
 
 def _one_sequence(tensors: Sequence[Any]) -> Sequence[Any]:
-    """Return several arguments, which may come as one sequence."""
+    """Return several arguments, also if they come as one sequence."""
     is_sequence = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
     return tensors[0] if is_sequence else tensors
 

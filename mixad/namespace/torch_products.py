@@ -78,7 +78,7 @@ def _addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
 
 
 def _lerp(x: Any, end: Any, weight: Any) -> Any:
-    """Return what is between two tensors, exact at both ends: computed from the nearer one."""
+    """Interpolate between two tensors, exact at both ends: starting at the nearer one."""
     step = elementwise("sub", end, x)
     from_start = elementwise("add", x, elementwise("mul", weight, step))
     from_end = elementwise("sub", end, elementwise("mul", step, 1 - weight))
@@ -89,7 +89,7 @@ def _lerp(x: Any, end: Any, weight: Any) -> Any:
 
 
 def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
-    """Return sums of products; where one factor has length 1, the other is summed on its own."""
+    """Return sums of products; a factor of length 1 has the other summed on its own."""
     if not is_several(dims):
         count = operator.index(dims)
         dims = range(a.ndim - count, a.ndim), range(count)
@@ -137,7 +137,7 @@ def _solve(a: Any, b: Any, left: bool = True) -> Any:
 def _solve_triangular(
     a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
-    """Solve with the upper or the lower triangle of matrices, perhaps with ones as its diagonal."""
+    """Solve with a triangle of matrices, with ones as its diagonal if asked."""
     if b.ndim < 2:
         raise ValueError(f"linalg.solve_triangular(A, B): B has shape {tuple(b.shape)}, no matrix")
     inside = int(unitriangular)
@@ -150,7 +150,7 @@ def _solve_triangular(
 
 
 def _logdet(x: Any) -> Any:
-    """Return the logarithm of determinants; of real ones nan where they are negative."""
+    """Return the logarithm of determinants; nan where real ones are negative."""
     sign, size = slogdet(x)
     if is_complex(x):
         return elementwise("add", elementwise("log", sign), size)
@@ -170,7 +170,7 @@ def _linalg_diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
 def _sum_of(
     a: str, b: str, product: Callable[..., Any] = matmul, type: str = ""
 ) -> SpelledFunction:
-    """Return a sum with a product, whose factors, and perhaps type, torch calls so."""
+    """Return a sum with a product; ``a``, ``b`` and ``type`` are torch's names."""
     return function_of(_added_product(product), f"input {a}=a {b}=b {type} * beta alpha")
 
 

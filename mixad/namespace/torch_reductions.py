@@ -31,12 +31,12 @@ Axis = int | Sequence[int] | None
 
 
 def _or_all(axis: Any) -> Any:
-    """Return axes, None for an empty sequence of them."""
+    """Return axes, None for none of them."""
     return None if isinstance(axis, Sequence) and not len(axis) else axis
 
 
 def over_all_for_none(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reduction that takes no axes, ``()``, for all of them, as torch's do."""
+    """Return a reduction that takes ``()`` for all axes, as torch's do."""
 
     @wraps(function)
     def evaluate(x: Any, axis: Any = None, *args: Any, **options: Any) -> Any:
@@ -46,14 +46,14 @@ def over_all_for_none(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Selected(NamedTuple):
-    """Elements along an axis, and where they are."""
+    """Elements along an axis, and their indices."""
 
     values: Any
     indices: Any
 
 
 def largest(x: Any, axis: Axis, *, is_finite: bool = False) -> Any:
-    """Return the largest elements over axes as a plain array; those to be finite are 0 if not."""
+    """Return the largest elements over axes as a plain array; ``is_finite`` puts 0 for others."""
     axes, xp = normalized_axes(axis, x.ndim), library_beside(x).xp
     if 0 in x.shape:  # which torch takes no largest element of
         x = xp.full(tuple(n or 1 for n in x.shape), -math.inf, dtype=x.dtype, device=x.device)
@@ -93,7 +93,7 @@ def _extreme(of_all: Callable[..., Any], op: str, indices: str) -> Callable[...,
 
 
 def _selected(x: Any, at: Any, axis: int, *, keepdims: bool = True) -> Selected:
-    """Return the elements of ``x`` at indices along an axis, with these."""
+    """Return the elements of ``x`` at indices along an axis, and the indices."""
     found = Selected(take_along_axis(x, at, axis=axis) if x.ndim else unshared(x), at)
     if keepdims or not x.ndim:
         return found
@@ -110,7 +110,7 @@ def _topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = T
 
 
 def _spread_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of a correction with the arguments of torch's ``var``, all its ways."""
+    """Return a function of a correction with all forms of the arguments of torch's ``var``."""
 
     def evaluate(
         x: Any,
@@ -138,7 +138,7 @@ def _with_mean(spread: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _logsumexp(x: Any, axis: Axis, keepdims: bool = False) -> Any:
-    """Return log Σ exp x, with the largest x taken out: a constant, since it cancels."""
+    """Return log Σ exp x; the largest x is a constant that cancels."""
     if not normalized_axes(axis, x.ndim) and x.ndim:
         raise ValueError("logsumexp() got no axis: name one")
     top = largest(real(x), axis, is_finite=True)
@@ -149,7 +149,7 @@ def _logsumexp(x: Any, axis: Axis, keepdims: bool = False) -> Any:
 
 
 def _one_axis(x: Any, axis: int) -> tuple[int, ...]:
-    """Return an axis, counted from 0, as axes; a number has none, and torch lets it have one."""
+    """Return an axis, counted from 0, as axes; torch lets a number have one."""
     (axis,) = normalized_axes(operator.index(axis), x.ndim or 1)
     return (axis,) if x.ndim else ()
 
@@ -165,7 +165,7 @@ def softmax(x: Any, axis: int, dtype: Any = None) -> Any:
 
 
 def log_softmax(x: Any, axis: int, dtype: Any = None) -> Any:
-    """Return the logarithm of `softmax`, computed without it."""
+    """Return the logarithm of `softmax`, not computed by it."""
     x = x if dtype is None else astype(x, dtype)
     if element_type_of(x.dtype).is_narrow:
         return in_float32(log_softmax, x, axis)
@@ -177,7 +177,7 @@ def log_softmax(x: Any, axis: int, dtype: Any = None) -> Any:
 
 def _norm(x: Any, p: Any = "fro", axis: Axis = None, keepdims: bool = False, *,
           dtype: Any = None) -> Any:  # fmt: skip
-    """Return torch's older norm: of vectors, whatever the number of axes, but for ``"nuc"``."""
+    """Return torch's older norm: of vectors, for any number of axes, except ``"nuc"``."""
     x = x if dtype is None else astype(x, dtype)
     if p != "nuc":
         return _vector_norm(x, 2 if p in (None, "fro") else p, axis, keepdims)
@@ -217,7 +217,7 @@ def _dist(x: Any, y: Any, p: float = 2) -> Any:
 
 
 def _cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
-    """Return the distances of points from others; that of equal points has derivative 0."""
+    """Return the distances of points from others; between equal points the derivative is 0."""
     between = elementwise("sub", expand_dims(x1, axis=-2), expand_dims(x2, axis=-3))
     return vector_norm(between, axis=-1, ord=p)
 
@@ -251,7 +251,7 @@ def _quantile(
     x: Any, q: Any, axis: int | None = None, keepdims: bool = False, *,
     interpolation: str = "linear",
 ) -> Any:  # fmt: skip
-    """Return quantiles; shares are numbers of the dtype of ``x``, as torch takes them."""
+    """Return quantiles; shares are numbers, or have the dtype of ``x``, as torch requires."""
     if not isinstance(q, Tracer):
         q = np.asarray(library_beside(x).xp.asarray(q, dtype=x.dtype, device="cpu"))
     return quantile(x, q, axis, method=interpolation, keepdims=keepdims)

@@ -49,7 +49,7 @@ __all__ = ["TORCH"]
 
 
 def _torch_name(function: Any) -> str | None:
-    """Return the table's name of a function; of methods of tensors no module is known."""
+    """Return the table's name of a function; methods of tensors have no module."""
     prefix = _TORCH_MODULES.get(getattr(function, "__module__", None))
     return None if prefix is None else prefix + function.__name__
 
@@ -70,7 +70,7 @@ _LIKE = "* dtype layout device pin_memory memory_format requires_grad"
 
 
 def _spelled(functions: Mapping[str, SpelledFunction]) -> dict[str, SpelledFunction]:
-    """Return functions of one and of two operands with torch's names of these."""
+    """Return functions of one and of two operands with torch's names of them."""
     names = ("", "input", "input other")
     return {name: respelled(f, names[len(f.parameters)]) for name, f in functions.items()}
 

@@ -12,7 +12,7 @@ __all__ = ["torch_view"]
 
 
 def torch_view(x: Any, method: str, *args: Any) -> Any:
-    """Return the view that a method of tensors takes."""
+    """Return the view that a method of tensors returns."""
     return apply_rule(_VIEW, x, method=method, args=args)
 
 
@@ -21,7 +21,7 @@ def _taken(xp: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
 
 
 def _added(g: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
-    """Add the cotangent up where the view has its elements from."""
+    """Add the cotangent to the elements that the view shows."""
     shape, on = tuple(x.shape), g.device
     positions = library_beside(g).xp.arange(math.prod(shape), device=on).reshape(shape)
     return scatter_add(g, shape, _taken(None, positions, method, args).contiguous())

@@ -11,7 +11,7 @@ __all__ = ["check_shape", "rows"]
 
 
 def check_shape(called: str, name: str, given: Any, shape: Sequence[int]) -> None:
-    """Refuse what NumPy would broadcast and torch does not."""
+    """Refuse a shape that NumPy would broadcast and torch does not."""
     if tuple(given.shape) != tuple(shape):
         raise ValueError(
             f"{called}() got {name} of shape {tuple(given.shape)}: it has to be of shape "
@@ -20,6 +20,6 @@ def check_shape(called: str, name: str, given: Any, shape: Sequence[int]) -> Non
 
 
 def rows(x: Any, index: Any) -> Any:
-    """Return the parts of ``x`` along the first axis at indices, which count from its start."""
+    """Return the slices of ``x`` at indices along the first axis, counted from its start."""
     places = positions_of(x).index_select(0, index.reshape(-1))  # refuses those that are negative
     return gather(x, places.reshape((*index.shape, *x.shape[1:])))

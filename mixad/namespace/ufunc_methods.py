@@ -17,7 +17,7 @@ __all__ = ["UFUNC_METHODS"]
 
 
 def _reduce(reduction: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reduction that is along the first axis if none is given."""
+    """Return a reduction with the first axis as the default."""
 
     def evaluate(x: Any, axis: Any = 0, *, dtype: Any = None, keepdims: bool = False,
                  initial: Any = None, where: Any = True) -> Any:  # fmt: skip
@@ -28,7 +28,7 @@ def _reduce(reduction: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _extreme(reduction: Callable[..., Any]) -> Callable[..., Any]:
-    """Return one of those that take no dtype."""
+    """Return a reduction that takes no dtype."""
 
     def evaluate(x: Any, axis: Any = 0, *, keepdims: bool = False, initial: Any = None,
                  where: Any = True) -> Any:  # fmt: skip

@@ -30,7 +30,7 @@ _Method = Callable[[Any, Any], Any]
 
 
 def _fits(value: UnknownArray, other: Any) -> bool:
-    """Whether a number of Python beside whole numbers is one of their type."""
+    """Whether the type of whole numbers has a Python number; others have no such limit."""
     if type(other) not in (int, float, bool) or value.kind.type.is_inexact:
         return True
     dtype = value.kind.type.dtype
@@ -57,7 +57,7 @@ def _tested(op: str) -> _Method:
 
 
 def _computed(op: str, compute: _Method, *, is_reflected: bool = False) -> _Method:
-    """Return an arithmetic operator: beside a value that has a derivative it has one, too."""
+    """Return an arithmetic operator; beside a value with a derivative it has one, too."""
     operation = Operation(partial(elementwise, op))
 
     def method(self: Any, other: Any) -> Any:
@@ -75,7 +75,7 @@ def _computed(op: str, compute: _Method, *, is_reflected: bool = False) -> _Meth
 
 
 class IndexedArrayError(TracerError):
-    """A plain array is indexed by what is unknown, or Python asks for a whole number."""
+    """An unknown array indexes a plain one, or Python asks it for a whole number."""
 
 
 class UnknownArray(ArrayTracer):
@@ -88,7 +88,7 @@ class UnknownArray(ArrayTracer):
 
     @classmethod
     def of(cls, tracer: Any) -> UnknownArray:
-        """Return what stands for the elements of a value."""
+        """Return the unknown array of a value's elements."""
         if type(tracer) is cls:
             return tracer
         found: UnknownArray = object.__new__(cls)
@@ -97,7 +97,7 @@ class UnknownArray(ArrayTracer):
         return found
 
     def without_derivative(self) -> Any:
-        """Return the value as it is recorded without a derivative."""
+        """Return the value, recorded without a derivative."""
         if not self.kind.type.is_float:
             return self.source
         return self.strand.applied(_STOPPED, (self.source,))
@@ -243,7 +243,7 @@ class UnknownArray(ArrayTracer):
         raise self._indexed("conversion to a NumPy array")
 
     def _indexed(self, what: str) -> TracerError:
-        """Return why a plain array cannot be indexed: it may be one that the body captures."""
+        """Return why a plain array cannot be indexed: the body may capture it."""
         instead = "pass an array that is indexed in xs or in the carry, or write"
         error = self._unknown(what, instead, 3)
         if not isinstance(error, NotRecordedError):
@@ -259,7 +259,7 @@ class UnknownArray(ArrayTracer):
         return f"<elements of shape {self.shape} that another step of a loop has others of>"
 
     def _unknown(self, what: str, instead: str, depth: int = 2) -> TracerError:
-        """Return why Python cannot be told an element; leave the body where a library asks."""
+        """Return why Python cannot read an element; leave the body if a library asks for one."""
         frame = sys._getframe(depth)
         while frame is not None and frame.f_globals["__name__"] in _ASKED:
             frame = frame.f_back  # type: ignore[assignment]
@@ -275,26 +275,26 @@ class UnknownArray(ArrayTracer):
 
 
 def _source(value: Any) -> Any:
-    """Return the traced value whose elements are meant; others as they are."""
+    """Return the traced value of an unknown array; other values unchanged."""
     return value.source if type(value) is UnknownArray else value
 
 
 def _shared(value: Any) -> Any:
-    """Return a value, noting of an unknown one that others may share its memory."""
+    """Return a value; record that others may share an unknown one's memory."""
     if type(value) is UnknownArray:
         value.is_alone = False
     return value
 
 
 def _has_derivative(tree: Any) -> bool:
-    """Whether there is a traced value of floats among arguments, beside elements."""
+    """Whether there is a traced float among arguments, beside unknown elements."""
     found: list[Any] = []
     exchanged(found.append, tree if isinstance(tree, tuple) else (tree,))
     return any(type(each) is ArrayTracer and each.kind.type.is_inexact for each in found)
 
 
 def _are_numbers(operands: Sequence[Any]) -> bool:
-    """Whether operands are whole numbers or floats, not booleans, whose sums are others."""
+    """Whether operands are whole numbers or floats; sums of booleans differ."""
     return not any(str(getattr(o, "dtype", type(o).__name__)).startswith("bool") for o in operands)
 
 
@@ -310,7 +310,7 @@ def _with_item(array: Any, key: Any, value: Any) -> Any:
 
 
 def _method(name: str, array: Any, *args: Any, **options: Any) -> Any:
-    """Return what a method of an array gives."""
+    """Return the result of a method of an array."""
     return getattr(array, name)(*args, **options)
 
 

@@ -31,7 +31,7 @@ def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any
 
 
 def _edge(part: Any, x: Any, axis: int) -> Any:
-    """Return what is joined to ``x``; what has no axes in the shape of one row across the axis."""
+    """Return the array to join to ``x``; a number becomes one row across the axis."""
     part = array_beside(part, x)
     if part.ndim:
         return part

@@ -53,7 +53,7 @@ def of_arrays(names: str) -> Callable[[_F], _F]:
 
 
 def returned(value: Any) -> Any:
-    """Return a result as users get it: no constant, and no array of NumPy's without axes."""
+    """Return a result in the user's form: no constant, and no NumPy array without axes."""
     value = unwrapped(value)
     return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
 

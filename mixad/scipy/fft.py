@@ -132,7 +132,7 @@ def _resized(xp: Any, x: Any, n: int | None) -> Any:
 
 
 def _ends(type: int, length: int) -> tuple[Any, Any]:
-    """Return what scales the numbers before and after a transform to make it orthogonal."""
+    """Return the factors of the numbers before and after an orthogonal transform."""
     root, ones = math.sqrt(2), np.ones(length)
     first = ones.copy()
     first[0] = root

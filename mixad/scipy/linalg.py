@@ -362,7 +362,7 @@ _MOST = {3: 1.495585217958292e-2, 5: 2.53939833006323e-1, 7: 9.504178996162932e-
 
 
 def _largest_norm(a: Any) -> float:
-    """Return the largest of the sums of sizes in columns."""
+    """Return the largest column sum of sizes."""
     xp = library_of(a).xp
     return float(xp.max(xp.sum(xp.abs(a), axis=-2)))
 

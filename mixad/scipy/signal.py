@@ -81,7 +81,7 @@ def _state(zi: Any, axis: int, shape: tuple[int, ...]) -> Any:
 def _filtered(
     ahead: Sequence[Any], back: Sequence[Any], rows: Any, before: Any
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Return what comes out of the transposed direct form II, SciPy's, and its last state."""
+    """Return the output of SciPy's transposed direct form II, and its last state."""
     order = int(before.shape[0])
     if not order:
         return ahead[0] * rows, before
@@ -233,7 +233,7 @@ def _check(name: str, in1: Any, in2: Any, mode: str) -> None:
 def _window(
     name: str, shapes: Sequence[tuple[int, ...]], mode: str, axes: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return where the result begins in the whole convolution along axes, and its lengths."""
+    """Return where the result begins in the full convolution along axes, and its lengths."""
     pairs = [(shapes[0][axis], shapes[1][axis]) for axis in axes]
     if mode == "full":
         return [(0, m + n - 1) for m, n in pairs]
@@ -299,7 +299,7 @@ def _by_sums(name: str, in1: Any, in2: Any, mode: str) -> Any:
 
 
 def _padded(xp: Any, x: Any, shape: Sequence[int]) -> Any:
-    """Return ``x`` between zeros, one fewer at either end than another array is long."""
+    """Return ``x`` between zeros, at either end one fewer than another array is long."""
     for axis, n in enumerate(shape):
         if n > 1:
             rest = tuple(n - 1 if a == axis else m for a, m in enumerate(x.shape))
@@ -309,7 +309,7 @@ def _padded(xp: Any, x: Any, shape: Sequence[int]) -> Any:
 
 
 def _flat(places: Sequence[Any], strides: Any) -> Any:
-    """Return the sums of products of places along axes and strides, of all combinations."""
+    """Return the sums of products of places along axes and strides, in all combinations."""
     products = [p * s for p, s in zip(places, strides, strict=True)]
     return sum(np.meshgrid(*products, indexing="ij"))
 

@@ -110,7 +110,7 @@ def logsumexp(
 
 
 def _finite_top(xp: Any, a: Any, axis: tuple[int, ...]) -> Any:
-    """Return the largest numbers along axes, 0 where they are infinite: they cancel."""
+    """Return the largest numbers along axes, which cancel; 0 for infinite ones."""
     top = xp.max(a, axis=axis, keepdims=True)
     return xp.where(xp.isfinite(top), top, xp.zeros_like(top))
 

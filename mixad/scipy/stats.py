@@ -85,7 +85,7 @@ def _function(name: str, family: Family, method: str) -> Callable[..., Any]:
 
 
 def _without_lists(called: str, operands: Sequence[Any]) -> Sequence[Any]:
-    """Return operands of a kernel: lists are arrays, of the library of those beside them."""
+    """Return operands of a kernel, with lists as arrays of the others' library."""
     if not any(isinstance(o, (list, tuple)) for o in operands):
         return operands
     arrays = iter(as_arrays(called, [o for o in operands if not is_number(o)]))

@@ -155,7 +155,7 @@ def _gamma_log_density(z: Number, a: Number) -> Number:
 
 
 def _least_of_all_digits(x: Number) -> Number:
-    """Return above which numbers of the type of another are far from underflow."""
+    """Return a bound above which numbers of another's type are far from underflow."""
     epsilon = nextafter(1 + 0 * x, 2.0) - 1
     return nextafter(0 * x, 1.0) / epsilon / epsilon / epsilon
 
@@ -189,7 +189,7 @@ def _gamma_ppf(q: Number, a: Number) -> Number:
 
 
 def _gamma_excess(u: Number, a: Number, size: Number, q: Number) -> Number:
-    """Return log P or log Q, less what it is to be, over its derivative by u = log z."""
+    """Return log P or log Q less its target, over its derivative by u = log z."""
     z = exp(u)
     value = _gamma_log_cdf(z, a) if q < 0.9 else log(gammaincc(a, z))
     slope = exp(a * u - z - size - value)
