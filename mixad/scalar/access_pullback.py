@@ -208,7 +208,7 @@ class _Partials:
 
     @property
     def reads(self) -> list[Var]:
-        """What has slots after the inputs: reads, and sums of loops."""
+        """The variables with slots after the inputs: reads, and sums of loops."""
         outs = [load.out for load in self.exposed.loads]
         return [*outs, *(out for loop in self.exposed.loops for out in loop.sums.values())]
 
@@ -248,7 +248,7 @@ class _Partials:
 
 
 def _turn_of(program: Program, loop: While, free: Sequence[Var]) -> Program:
-    """Return a turn of a loop as a program of its carries, what it reads around it, and arrays."""
+    """Return an iteration of a loop as a program of carries, outer variables and arrays."""
     params = [Param(str(var), var) for var in (*loop.carries, *free)]
     params += [p for p in program.params if p.array is not None]
     return Program(program.name, tuple(params), _without_additions(loop.body))
@@ -286,7 +286,7 @@ def _with_functional(program: Program, arrays: Sequence[Var], *, keeps_sums: boo
 
 
 class _Functional:
-    """Copies a program; ``names`` has what its variables are, ``totals`` the sums so far."""
+    """Copies a program; ``names`` maps its variables, ``totals`` has the sums so far."""
 
     def __init__(self, program: Program, arrays: Sequence[Var], keeps_sums: bool) -> None:
         self.original = program
@@ -350,7 +350,7 @@ class _Functional:
             self.totals[s.array] = self.builder.op("add", self.totals[s.array], term)
 
     def changed(self, *blocks: Block) -> list[Var]:
-        """Return the arrays with a cotangent that blocks add to."""
+        """Return the arrays with a cotangent to which blocks add."""
         return [var for var in dict.fromkeys(_added_in(*blocks)) if var in self.totals]
 
     def branch(self, s: If) -> None:
@@ -386,6 +386,6 @@ class _Functional:
 
 
 def _added_in(*blocks: Block) -> Iterator[Var]:
-    """Yield the accumulators that blocks add to."""
+    """Yield the accumulators to which blocks add."""
     for block in blocks:
         yield from (s.array for s in walk_statements(block) if isinstance(s, Update))

@@ -48,7 +48,7 @@ def accesses_arrays(program: Program, wrt: Collection[int]) -> bool:
 
 
 def count_inputs(program: Program, wrt: Collection[int]) -> int:
-    """Return with respect to how many values a program is differentiated: each read of an array."""
+    """Return the number of inputs that are differentiated; each read of an array is one."""
     arrays = {program.params[i].var for i in wrt if program.params[i].kind == "array"}
     loads = (s for s in walk_statements(program.body) if isinstance(s, Load))
     return len(wrt) - len(arrays) + sum(s.array in arrays for s in loads)
@@ -115,7 +115,7 @@ def _loads_in(loop: While) -> Iterator[Load]:
 
 
 def _adds_up(loop: While, index: int, moved: Collection[int]) -> bool:
-    """Whether a carry is a sum, of what no other carry gives that depends on what was read."""
+    """Whether a carry is a sum, of no other carry's values that depend on reads."""
     if not is_sum(loop, index):
         return False
     carries = {loop.carries[i]: frozenset({i}) for i in moved}
@@ -218,14 +218,14 @@ def free_vars(loop: While) -> tuple[Var, ...]:
 
 @dataclass(frozen=True)
 class _Found:
-    """An access in terms of the new program: a flag, and indices or what a loop reads."""
+    """An access in the new program: a flag, and indices or the variables that a loop reads."""
 
     statement: _Wanted
     atoms: tuple[Atom, ...]
 
 
 class _Exposing:
-    """Copies a program; ``names`` has what its variables are in the new one."""
+    """Copies a program; ``names`` maps its variables to those of the new one."""
 
     def __init__(self, program: Program, accesses: Accesses) -> None:
         self.builder = Builder(program.name)
@@ -241,7 +241,7 @@ class _Exposing:
         return new
 
     def block(self, block: Block) -> list[_Found]:
-        """Copy a block's statements; return what they access."""
+        """Copy a block's statements; return their accesses."""
         found: list[_Found] = []
         for s in block.statements:
             self.builder.line = s.line or self.builder.line
@@ -287,7 +287,7 @@ class _Exposing:
         return found
 
     def zeros(self, block: Block) -> list[Atom]:
-        """Return what stands for the accesses of a block that does not run."""
+        """Return placeholders for the accesses of a block that does not run."""
         kinds = [type for each in self.wanted(block) for type in _types(each)]
         return [self.builder.const(0, type) for type in kinds]
 

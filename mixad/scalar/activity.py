@@ -41,7 +41,7 @@ def _flowing(partials: tuple[str | None, ...], tangent: str | None, arity: int) 
 
 
 class _ActiveArguments(dict[str, tuple[int, ...]]):
-    """Those of the table's ops, and of users' as they are met."""
+    """The active arguments of the table's ops, and of users' ops as they are met."""
 
     def __missing__(self, name: str) -> tuple[int, ...]:
         self[name] = found = _flowing(BY_NAME[name].partials, None, BY_NAME[name].arity)
@@ -72,7 +72,7 @@ def activity(
 
 
 def spread(block: Block, seeds: Mapping[Var, frozenset[int]]) -> Activity:
-    """Return the slots of each variable of a block, given those of what the block reads."""
+    """Return the slots of each variable of a block from those of the variables that it reads."""
     found = dict(seeds)
     _visit_block(block, found)
     return found
@@ -121,7 +121,7 @@ def _slots_of_outs(s: Statement, found: dict[Var, frozenset[int]]) -> list[froze
 
 
 def _slots_of_carries(s: While, found: dict[Var, frozenset[int]]) -> list[frozenset[int]]:
-    """Grow the carries' slots until a turn of the body adds none."""
+    """Grow the carries' slots until an iteration of the body adds none."""
     slots = [_of(a, found) if a.type.is_float else _NONE for a in s.inits]
     while True:
         found.update({v: f for v, f in zip(s.carries, slots, strict=True) if f})

@@ -80,7 +80,7 @@ _Row: TypeAlias = Mapping[Var, _Partial]
 
 @dataclass(frozen=True, slots=True)
 class _Factor:
-    """How an adjoint goes from a result to a ``source``: multiplied by a partial."""
+    """How an adjoint goes from a result to a ``source``: times a partial."""
 
     source: Var
     partial: _Partial
@@ -245,7 +245,7 @@ class _Walks:
                 self.builder.copy(Block((s,), ()), self.names)
 
     def connect(self, out: Var, edges: Sequence[_Edge]) -> None:
-        """Note the ways back from a result."""
+        """Record the ways back from a result."""
         if not edges:
             return
         self.edges[out] = edges
@@ -316,7 +316,7 @@ class _Walks:
             self.connect(out, [_Factor(v, p) for (of, v), p in partials.items() if of == out])
 
     def side(self, block: Block, outs: Sequence[Var]) -> _Side:
-        """Write a block, with the partials of its results with respect to what it reads outside."""
+        """Write a block, with the partials of its results with respect to outer variables."""
         draft, walks = Draft(), _Walks(self.builder, self.names, self.active, self)
         with self.builder.writing(draft):
             results = walks.block(block)
@@ -329,7 +329,7 @@ class _Walks:
     def finished(
         self, side: _Side, pairs: Iterable[tuple[Var, Var]], types: Iterable[ScalarType]
     ) -> Block:
-        """Return a block whose results end in partials of some types, zeros filled in."""
+        """Return a block whose results end in partials of some types, missing ones as zeros."""
         results = list(side.results)
         with self.builder.writing(side.draft):
             for pair, type in zip(pairs, types, strict=True):
@@ -356,7 +356,7 @@ class _Walks:
         return joints
 
     def reaching(self, row: _Row, joints: Mapping[Var, _Row]) -> _Row:
-        """Return partials without those with respect to variables of this block that go nowhere."""
+        """Return partials without those of this block's variables that go nowhere."""
         return {v: p for v, p in row.items() if v not in self.edges or v in joints}
 
     def inlined(self, outs: Sequence[Var], block: Block) -> None:
@@ -387,11 +387,11 @@ class _Walks:
         return adjoints
 
     def stops(self, var: Var, adjoint: _Partial) -> bool:
-        """Whether a variable is a joint that a walk ends at, to go on in the block around."""
+        """Whether a walk ends at a joint, to go on in the surrounding block."""
         return self.around is not None and adjoint.infinite and self.is_joint(var)
 
     def pulled(self, var: Var, adjoint: _Partial) -> Iterable[tuple[Var, _Partial]]:
-        """Return what the adjoint of a variable gives to others."""
+        """Return what the adjoint of a variable adds to others."""
         if SINGULAR in self.active[var]:  # dual numbers have a strong zero from here on
             adjoint = replace(adjoint, selected=True)
         row = self.rows.get(var) if adjoint.infinite else None
@@ -419,7 +419,7 @@ class _Walks:
 
 
 def _joined(sources: Sequence[_Reach]) -> _Reach:
-    """Return what reaches a variable that is made of others."""
+    """Return the reach of a variable that is made of others."""
     paths = Counter(v for source in sources for v in source.once)
     often = {v for v, count in paths.items() if count > 1}.union(*(s.often for s in sources))
     return _Reach(frozenset(paths) - often, frozenset(often))

@@ -41,7 +41,7 @@ _COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
 
 @dataclass(slots=True, eq=False)
 class Draft:
-    """A nested block that is still being written, and what is known inside it."""
+    """A nested block that is still being written, and the values known inside it."""
 
     statements: list[Statement] = field(default_factory=list)
     known: dict[int, Atom] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Builder:
         return {a.var: copy.var for a, copy in zip(accumulators, copies, strict=True)}
 
     def declare(self, program: Program) -> dict[Var, Atom]:
-        """Add params and accumulators like those of a program; return what each variable is."""
+        """Add params and accumulators like a program's; return the new ones by its variables."""
         return {**self.copy_params(program.params), **self.copy_accumulators(program.accumulators)}
 
     def const(self, value: bool | int | float, type: ScalarType) -> Const:
@@ -140,11 +140,11 @@ class Builder:
         return equation.out
 
     def number(self, spelling: object) -> int:
-        """Return a number for something computed, equal for equal spellings: hashed only once."""
+        """Return a number for a computed value, equal for equal spellings; each is hashed once."""
         return self._numbers.setdefault(spelling, len(self._numbers))
 
     def known(self, number: int) -> Atom | None:
-        """Return what is computed already, here or in a block around, under a number."""
+        """Return the value that has a number, in this block or one around it."""
         for known in reversed(self._known):
             found = known.get(number)
             if found is not None:
@@ -156,23 +156,23 @@ class Builder:
         return atom if atom.type == type else self.op("convert", atom, type=type)
 
     def cast(self, atom: Atom, type: ScalarType) -> Atom:
-        """Return ``atom`` as an array of another type would hold it: rounded if that is narrow."""
+        """Return ``atom`` in the type of an array's elements, rounded if that is narrow."""
         return atom if atom.type == type else self.held(self.convert(atom, type))
 
     def held(self, atom: Atom) -> Atom:
-        """Return a value as memory holds it, which rounds those of narrow types."""
+        """Round a value of a narrow type to what memory holds; others are unchanged."""
         return self.op("convert", atom, type=atom.type) if atom.type.is_narrow else atom
 
     def literal(self, const: Const) -> Const:
-        """Return what a constant of another program is in this one."""
+        """Return the constant of another program in this one."""
         return const
 
     def definition(self, atom: Atom) -> Equation | None:
-        """Return the equation that computes an atom, if an equation of this program does."""
+        """Return the equation that computes an atom; None if no equation of this program does."""
         return self._definitions.get(atom.id) if isinstance(atom, Var) else None
 
     def bounds(self, atom: Atom) -> tuple[int, int]:
-        """Return the least and the largest value that an integer can have, as far as is known."""
+        """Return the least and the largest value that an integer can have, as far as known."""
         if isinstance(atom, Const):
             return int(atom.value), int(atom.value)
         own, found = integer_bounds(atom.type), self.definition(atom)
@@ -264,11 +264,11 @@ class Builder:
         self._append(Update(array, indices, value, self.line, is_inside))
 
     def touch(self, array: Var, *indices: Atom) -> None:
-        """Tell that an element of an array will be read or written soon."""
+        """Declare that an element of an array will be read or written soon."""
         self._append(Touch(array, indices, self.line))
 
     def block(self, build: Callable[[], Sequence[Atom]]) -> Block:
-        """Build a nested block: what it computes is known only inside it."""
+        """Build a nested block; its values are known only inside it."""
         self._blocks.append([])
         self._known.append({})
         try:

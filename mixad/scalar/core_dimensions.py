@@ -36,7 +36,7 @@ class Signature:
 
 @lru_cache(maxsize=256)
 def read_signature(text: str) -> Signature:
-    """Return what a signature says; one that says nothing is a ConfigurationError."""
+    """Parse a signature; ConfigurationError if it is none."""
     packed = re.sub(r"\s", "", text)
     if not _FORM.match(packed):
         raise ConfigurationError(f"signature={text!r} is none: write one {_EXAMPLE}")

@@ -31,7 +31,7 @@ class Solved:
 
 @dataclass(slots=True)
 class _Row:
-    """A row: entries, bounds of what they are differences of, right-hand sides."""
+    """A row: entries, bounds of the terms of their differences, right-hand sides."""
 
     entries: list[Term]
     sizes: list[Term]
@@ -63,7 +63,7 @@ def solved(
 
 
 def _eliminated(rows: list[_Row], k: int) -> Term:
-    """Take an unknown out of the rows below; return whether it has a pivot."""
+    """Eliminate an unknown from the rows below; return whether it has a pivot."""
     for i in range(k + 1, len(rows)):
         if not _is_zero(rows[i].entries[k]):
             swap = abs(rows[i].entries[k]) > abs(rows[k].entries[k])
@@ -77,7 +77,7 @@ def _eliminated(rows: list[_Row], k: int) -> Term:
 
 
 def _reduced(row: _Row, by: _Row, factor: Term, k: int) -> None:
-    """Subtract a multiple of another row from what is right of a column."""
+    """Subtract a multiple of another row to the right of a column."""
     for j in range(k + 1, len(row.entries)):
         if not _is_zero(by.entries[j]):
             row.entries[j] = row.entries[j] - factor * by.entries[j]

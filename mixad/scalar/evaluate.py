@@ -41,14 +41,14 @@ def constant(value: bool | int | float, type: ScalarType) -> Const:
 
 
 def evaluate(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
-    """Carry out an op whose lowering is ``"instruction"`` on NumPy scalars."""
+    """Evaluate an op whose lowering is ``"instruction"`` on NumPy scalars."""
     with np.errstate(all="ignore"):
         return instruction(name, type)(*args)
 
 
 @cache
 def instruction(name: str, type: ScalarType) -> Callable[..., Scalar]:
-    """Return the function of NumPy scalars that an instruction-level op is; it may warn."""
+    """Return the function of NumPy scalars for an instruction-level op; it may warn."""
     if name == "convert":
         return lambda x: _convert(x, type)
     if name == "bitcast":

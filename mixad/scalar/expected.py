@@ -77,10 +77,10 @@ def _amounts(pattern: int) -> Callable[[], int]:
 
 
 class _Witness:
-    """Displaces what inexact ops return, and records what is decided from floats, in each run."""
+    """Displaces results of inexact ops, and records decisions on floats, in each run."""
 
     def start(self, amount: Callable[[], int]) -> None:
-        """Begin a run, with what tells by how many units the next result is displaced."""
+        """Begin a run; ``amount`` returns by how many units to displace the next result."""
         self.amount = amount
         self.decisions: list[object] = []
 
@@ -140,7 +140,7 @@ def same_bits(a: Any, b: Any) -> Any:
 
 
 def agrees(values: Any, got: Any, tolerance: Any) -> Any:
-    """Whether results are what is expected of them; a tolerance of 0 asks for the same bits."""
+    """Whether results are as expected; a tolerance of 0 asks for the same bits."""
     with np.errstate(all="ignore"):
         near = np.abs(values.astype("f8") - got.astype("f8")) <= tolerance
         return same_bits(values, got) | ((tolerance > 0) & near)

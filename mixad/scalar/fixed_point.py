@@ -94,7 +94,7 @@ class _System:
 
     @property
     def type(self) -> ScalarType:
-        """The widest of their types: it computes them all."""
+        """The widest of their types, in which all is computed."""
         types = {self.at.point[i].type for i in self.group}
         widest = max(types, key=lambda t: t.bits)
         return F32 if len(types) > 1 and widest.is_narrow else widest
@@ -106,7 +106,7 @@ class _System:
         return self.term(self.at.builder.const(value, self.type))
 
     def side(self, i: int, slot: int, known: Tangents) -> Term:
-        """Return what a carry's tangent is by itself and by carries that do not depend on it."""
+        """Return a carry's tangent by itself and by carries that do not depend on it."""
         terms = (
             [self.term(self.at.steps[i].by_slot[slot])] if slot in self.at.steps[i].by_slot else []
         )
@@ -129,7 +129,7 @@ class _System:
         ]
 
     def steady(self, sides: Sequence[Sequence[Term]]) -> list[list[Term]]:
-        """Return the tangents of a carry that is made of others, nan where a turn changes it."""
+        """Return the tangents of a carry made of others, nan if an iteration changes it."""
         (i,), (side,) = self.group, sides
         return [self.where(self.is_near([i], {i: self.residual(i)}, {}) & self.has_converged, side)]
 
@@ -138,7 +138,7 @@ class _System:
         return Term(self.at.builder, self.at.converged)
 
     def where(self, right: Term, tangents: Sequence[Term]) -> list[Term]:
-        """Return tangents where they are right, else nan: multiplied, so that theirs are, too."""
+        """Return tangents where they are right, else nan, by products, so that theirs are, too."""
         factor = call("where", right, 1.0, float("nan"), type=self.type)
         return [x * factor for x in tangents]
 
@@ -174,12 +174,12 @@ class _System:
         return len(self.group) > 1 and self.at.values.may_stay(i)
 
     def is_aside(self, i: int) -> Term:
-        """Return whether a turn leaves an end of a bracket where it is, or takes it far away."""
+        """Return whether an iteration leaves an end of a bracket, or takes it far away."""
         stays = reduce(lambda a, b: a & b, (self.entry(i, j) == 0.0 for j in self.group))
         return stays | ~self.is_near([i], {i: self.residual(i)}, {})
 
     def check(self) -> None:
-        """Refuse what is no system of equations, or too large a one."""
+        """Refuse carries that solve no system of equations, or too large a one."""
         if len(self.group) > MAX_UNKNOWNS:
             raise refuse_crowd(self.at.values, self.group)
         for i in self.group:
@@ -218,7 +218,7 @@ class _System:
         return unit - self.term(partial) if i == j else -self.term(partial)
 
     def size(self, i: int, j: int) -> Term:
-        """Return a bound of what that is a difference of."""
+        """Return a bound of the terms of that difference."""
         partial = self.at.steps[i].by_carry.get(j)
         unit = self.const(1.0 if i == j else 0.0)
         if partial is None:

@@ -82,7 +82,7 @@ class Recipe:
 
 
 class Choices(Protocol):
-    """Where the choices come from that make a program."""
+    """The source of choices for random programs."""
 
     def integer(self, low: int, high: int) -> int:
         """Return a number from ``low`` to ``high``, both included."""
@@ -194,7 +194,7 @@ class _Writer:
         return alternatives[self.integer(0, len(alternatives) - 1)]
 
     def some(self, most: int) -> Iterator[int]:
-        """Count up from 0 at least once, and at most so many times."""
+        """Count up from 0 at least once, and at most ``most`` times."""
         for k in range(most):
             if k and not self.chance(most / (most + 2)):
                 return
@@ -215,7 +215,7 @@ class _Writer:
                 self.unread[atom] = None
 
     def late_first(self, atoms: Sequence[Atom]) -> list[Atom]:
-        """Order atoms so that what depends on most comes first: unread ones, then late ones."""
+        """Order atoms, unread ones first, then the latest: they depend on most."""
         ordered = list(reversed(atoms))
         ordered.sort(key=lambda atom: atom not in self.unread)
         return ordered
@@ -227,7 +227,7 @@ class _Writer:
         return atom
 
     def value(self, type: ScalarType) -> Atom:
-        """Return an atom of a type: one that is there, a conversion of one, or a constant."""
+        """Return an atom of a type: an existing one, a conversion of one, or a constant."""
         fitting = [atom for atom in self.visible if atom.type == type]
         unread = [atom for atom in fitting if atom in self.unread]
         if unread and self.chance(0.8):

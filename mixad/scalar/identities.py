@@ -27,7 +27,7 @@ class Equations(Protocol):
         """Add an equation, simplified in turn, and return its value."""
 
     def definition(self, atom: Atom) -> Equation | None:
-        """Return the equation that computes an atom, if an equation of this program does."""
+        """Return the equation that computes an atom; None if no equation of this program does."""
 
 
 def simplified(
@@ -45,7 +45,7 @@ def simplified(
 
 
 def _folded(name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
-    """Carry out an op on constants, where its result is the same on every machine."""
+    """Evaluate an op on constants, if its result is the same on every machine."""
     for a in args:
         if not isinstance(a, Const):
             return None
@@ -61,7 +61,7 @@ def _folded(name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
 
 
 def _folded_narrow(name: str, args: tuple[Atom, ...], type: ScalarType) -> Const | None:
-    """Carry out an op on constants of 16-bit types, which hold float32."""
+    """Evaluate an op on constants of 16-bit types, which hold float32."""
     consts = [a for a in args if isinstance(a, Const)]
     if name == "bitcast":
         return None
@@ -132,7 +132,7 @@ def _without_negative(equations: Equations, opposite: str, x: Atom, y: Atom) -> 
 
 
 def _simplified_mul_zero(equations: Equations, x: Atom, y: Atom) -> Atom | None:
-    """A product without the strong zero, where the value of a factor makes it needless."""
+    """Return a product without the strong zero, if the value of a factor makes it needless."""
     if isinstance(x, Const) and x.value == 0:
         return x
     if isinstance(x, Const) or (isinstance(y, Const) and math.isfinite(y.value)):
@@ -141,7 +141,7 @@ def _simplified_mul_zero(equations: Equations, x: Atom, y: Atom) -> Atom | None:
 
 
 def _simplified_mul_zeros(equations: Equations, x: Atom, y: Atom) -> Atom | None:
-    """A product with fewer strong zeros, where the value of a factor makes them needless."""
+    """Return a product with fewer strong zeros, if the value of a factor makes them needless."""
     for known, other in ((x, y), (y, x)):
         if isinstance(known, Const):
             if known.value == 0:

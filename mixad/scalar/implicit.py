@@ -56,7 +56,7 @@ def converges(carries: Sequence[Var], cond: Block, body: Block) -> bool:
 
 
 class _Deciding:
-    """What decides when a loop ends."""
+    """The values that decide when a loop ends."""
 
     def __init__(self, carries: Sequence[Var], cond: Block, body: Block) -> None:
         known = {carry: frozenset({carry}) for carry in carries}
@@ -67,12 +67,12 @@ class _Deciding:
         self.body = body
 
     def computes(self, test: Atom) -> bool:
-        """Whether a condition of the test looks at what is computed, not at counters alone."""
+        """Whether a condition of the test depends on computed values, not on counters alone."""
         deciding = closure(_of(test, self.tested), self.after)
         return any(c.type.is_float and not self.advances(c) for c in deciding)
 
     def advances(self, carry: Var) -> bool:
-        """Whether a turn leaves a carry as it is, or adds, multiplies by what no turn changes."""
+        """Whether an iteration leaves a carry, or adds to or multiplies it by loop constants."""
         result = self.results[carry]
         made = next((s for s in self.body.statements if result in written_vars(s)), None)
         if result == carry:
@@ -97,7 +97,7 @@ def convergence_tests(loop: While) -> list[Atom]:
 
 
 def _parts(block: Block, atom: Atom) -> list[Atom]:
-    """Return the conditions that all hold if one of a block does."""
+    """Return the conditions that all hold if a condition of a block does."""
     made = next((s for s in block.statements if atom in written_vars(s)), None)
     match made:
         case Equation(op="and", args=(x, y)):
@@ -106,7 +106,7 @@ def _parts(block: Block, atom: Atom) -> list[Atom]:
 
 
 def closure(start: Iterable[Node], after: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """Return nodes of a graph with all that they depend on, step after step."""
+    """Return nodes of a graph with all that they depend on, step by step."""
     found: set[Node] = set()
     waiting = list(start)
     while waiting:
@@ -122,7 +122,7 @@ def _of(atom: Atom, sources: Mapping[Var, _Sources]) -> _Sources:
 
 
 def _sources(block: Block, sources: dict[Var, _Sources]) -> list[_Sources]:
-    """Return which known variables each result of a block depends on, be it by a condition."""
+    """Return the known variables that each result of a block depends on, conditions included."""
     for s in block.statements:
         for var, found in zip(written_vars(s), _sources_of(s, sources), strict=True):
             sources[var] = found
@@ -193,7 +193,7 @@ def _suppose_choice(
     facts: dict[Var, bool],
     outside: frozenset[Var],
 ) -> None:
-    """Add what holds if a condition that another one chooses is as supposed."""
+    """Add the facts that follow from the value of a condition which another one chooses."""
     cond, *branches = _choice(made, atom)
     for result, taken in zip(branches, (True, False), strict=True):
         if isinstance(result, Const) and result.value != value:
@@ -203,7 +203,7 @@ def _suppose_choice(
 
 
 def _choice(made: If | Equation, atom: Atom) -> tuple[Atom, Atom, Atom]:
-    """Return the condition that chooses a value, and what it chooses from."""
+    """Return the condition that chooses a value, and its alternatives."""
     if isinstance(made, Equation):
         cond, yes, no = made.args
         return cond, yes, no
@@ -228,7 +228,7 @@ class Values:
         self.all = [_values(r, made, {}) for r in loop.body.results]
 
     def left(self, output: int) -> set[Atom]:
-        """Return what a result may be, beside its step, if the loop is left in a turn."""
+        """Return the values of a result, beside its step, if an iteration leaves the loop."""
         return self.all[output] - self.steps[output] - {self.loop.carries[output]}
 
     def is_step_of(self, values: set[Atom], carry: int) -> bool:
@@ -258,7 +258,7 @@ class Values:
         return self.found(carry, holds)
 
     def alike(self, carry: int) -> list[int]:
-        """Return the carries of the type of one."""
+        """Return the carries of the same type."""
         type = self.loop.carries[carry].type
         return [k for k, other in enumerate(self.loop.carries) if other.type == type]
 
@@ -274,19 +274,19 @@ class Values:
         )
 
     def may_stay(self, carry: int) -> bool:
-        """Whether a step may leave a carry as it is, as one end of a bracket that does not move."""
+        """Whether a step may leave a carry unchanged, as an end of a bracket that does not move."""
         return self.loop.carries[carry] in self.steps[carry]
 
 
 def read_by(loop: While, carries: Iterable[int]) -> set[int]:
-    """Return which carries, of any type, a turn reads to compute some."""
+    """Return the carries, of any type, that an iteration reads to compute some."""
     index = {carry: i for i, carry in enumerate(loop.carries)}
     sources = _sources(loop.body, {carry: frozenset({carry}) for carry in loop.carries})
     return {index[var] for i in carries for var in sources[i]}
 
 
 def reads_counters(loop: While, carry: int, solved: Collection[int]) -> bool:
-    """Whether the step of a carry reads what turns change, and is not among those solved for."""
+    """Whether a carry's step reads changing variables that are not solved for."""
     return any(
         loop.body.results[j] != loop.carries[j] for j in read_by(loop, [carry]) if j not in solved
     )
@@ -323,7 +323,7 @@ def together(graph: Mapping[int, Iterable[int]]) -> list[list[int]]:
 
 
 def refuse_total(values: Values, index: int) -> KernelGradientError:
-    """Return the refusal of a carry that every turn adds to: it solves no equation."""
+    """Return the refusal of a carry that every iteration adds to: it solves no equation."""
     return _refusal(
         values.loop,
         f"{values.function}: every turn of this loop adds to {_name(values.loop, index)}, whatever "

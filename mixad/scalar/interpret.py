@@ -60,7 +60,7 @@ class OutsideError(IndexError):
 
 
 class TurnLimitError(RuntimeError):
-    """A loop of a test program took more turns than the test allows."""
+    """A loop of a test program took more iterations than the test allows."""
 
 
 def interpret(
@@ -113,14 +113,14 @@ def interpreter(
 
 
 def apply(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
-    """Carry out any op of the table on NumPy scalars; return one of the dtype of ``type``."""
+    """Evaluate any op of the table on NumPy scalars; return one of the dtype of ``type``."""
     with np.errstate(all="ignore"):
         return definition(name, type)(*args)
 
 
 @cache
 def definition(name: str, type: ScalarType) -> Callable[..., Scalar]:
-    """Return the function of NumPy scalars that an op of the table is; it may warn."""
+    """Return the function of NumPy scalars for an op of the table; it may warn."""
     if BY_NAME[name].lowering == "instruction":
         return instruction(name, type)
     function, result = FUNCTIONS[name], type.arithmetic.dtype.type
@@ -130,7 +130,7 @@ def definition(name: str, type: ScalarType) -> Callable[..., Scalar]:
 
 
 def update_of(accumulator: Param) -> Callable[[Scalar, Scalar], Scalar]:
-    """Return what an element of an accumulator becomes, given it and what it is changed by."""
+    """Return a function from an accumulator's element and a value to the new element."""
     if accumulator.kind == "write":
         return lambda _, value: value
     return definition(OPS[accumulator.kind], accumulator.var.type)
@@ -170,7 +170,7 @@ class _Translation:
         return key
 
     def read(self, atoms: Sequence[Atom]) -> Callable[[_Values], tuple[Scalar, ...]]:
-        """Return what reads all of some atoms."""
+        """Return a function that reads some atoms."""
         keys = list(map(self.key, atoms))
         if len(keys) > 1:
             return itemgetter(*keys)
@@ -279,7 +279,7 @@ def _assign(values: _Values, variables: Sequence[Var], results: Sequence[Scalar]
 
 
 def _computing(s: Equation) -> Callable[..., Scalar]:
-    """Return what carries out an equation; the bits of 16-bit floats are those memory holds."""
+    """Return a function that evaluates an equation; 16-bit floats as bits of memory."""
     old, new = s.args[-1].type, s.out.type
     compute = definition(s.op, new)
     if s.op == "bitcast" and old.is_narrow:

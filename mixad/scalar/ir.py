@@ -84,12 +84,12 @@ class Line:
 
     @property
     def users(self) -> Line:
-        """The user's line: this one, or the one with the call of what it is a line of."""
+        """The user's line: this one, or the one with the call of the function it is in."""
         return self.call or self
 
     @property
     def place(self) -> SourceLocation:
-        """What messages point at: the part of the user's line, or all of it."""
+        """The part of the user's line that messages point at, or all of it."""
         if self.call is not None:
             return self.call.place
         text = self.text.rstrip()
@@ -100,7 +100,7 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """The number and the text, on one line whatever the text holds: for comments."""
+        """The number and the text, on one line of a comment whatever the text holds."""
         text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in self.text.strip())
         return f"{self.number}: {text}"
 
@@ -121,14 +121,14 @@ class Var:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """A literal; equal to another when type and bits are (so ``-0.0`` is not ``0.0``)."""
+    """A literal; constants are equal if type and bits are (so ``-0.0`` is not ``0.0``)."""
 
     value: bool | int | float
     type: ScalarType
 
     @property
     def bits(self) -> object:
-        """The value as something that compares by bit pattern."""
+        """A key of the value that compares its bits."""
         return struct.pack("<d", self.value) if self.type.is_float else int(self.value)
 
     def __eq__(self, other: object) -> bool:
@@ -221,7 +221,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """``array[indices] += value``, or what the kind of the accumulator ``array`` says."""
+    """``array[indices] += value``, or another update, by the kind of the accumulator ``array``."""
 
     array: Var
     indices: tuple[Atom, ...]
@@ -265,13 +265,13 @@ class Program:
         return self.body.results
 
     def accumulator(self, output: int) -> Param | None:
-        """Return the accumulator that an output is; None for a value of each element."""
+        """Return the accumulator that an output is; None if it has a value for each element."""
         found = self.outputs[output]
         return next((a for a in self.accumulators if a.var == found), None)
 
     @cached_property
     def has_named_loops(self) -> bool:
-        """Whether there are loops whose carries have names: those of the user."""
+        """Whether some loop's carries have names: those of the user."""
         return any(isinstance(s, While) and s.names for s in walk_statements(self.body))
 
     @cached_property
@@ -295,7 +295,7 @@ class Program:
 
     @cached_property
     def token(self) -> str:
-        """A digest of what the program computes: names and source lines do not enter."""
+        """A digest of what the program computes, without names and source lines."""
         return hashlib.sha256(_canonical_text(self).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:

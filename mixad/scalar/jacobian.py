@@ -72,7 +72,7 @@ def _finished(
     primals: Sequence[Atom],
     rows: Sequence[Mapping[Any, Atom]],
 ) -> PartialsPass:
-    """Finish a program of partials; those that are statically zero are zeros."""
+    """Finish a program of partials; statically zero ones are zeros."""
     type = program.outputs[0].type
     zero = builder.const(0.0, type)
     partials = [

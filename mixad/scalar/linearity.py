@@ -90,7 +90,7 @@ def _equation(s: Equation, args: list[int]) -> int:
 
 
 def _sum(a: int, b: int) -> int:
-    """Return what a sum, or one of two values, is: what is fixed has no place beside the linear."""
+    """Return the kind of a sum, or of a choice of two: fixed terms do not go with linear ones."""
     return max(a, b) if {a, b} != {_FIXED, _LINEAR} else _UNKNOWN
 
 
@@ -108,7 +108,7 @@ def _chosen(condition: int, a: int, b: int) -> int:
 
 
 def _carried(s: While, found: dict[Var, int]) -> list[int]:
-    """Let the carries grow until a turn of the body changes none."""
+    """Grow the carries until an iteration of the body changes none."""
     carried = [_of(a, found) for a in s.inits]
     while True:
         found.update(zip(s.carries, carried, strict=True))

@@ -87,7 +87,7 @@ def _listed(words: Sequence[str]) -> str:
 def warn_of_decided_results(
     program: Program, wrt: tuple[int, ...], outputs: tuple[int, ...]
 ) -> None:
-    """Warn of each loop whose results should perhaps have a derivative and have none."""
+    """Warn of each loop whose results have no derivative and perhaps should."""
     for found in decided_results(program, program.origin, wrt, outputs):
         found.warn()
 
@@ -141,7 +141,7 @@ class Facts:
         )
 
     def of_type(self, type: ScalarType) -> Facts:
-        """Return what remains in a value of some type; integers are counters."""
+        """Return the facts that remain for a type; integers are counters."""
         if type.is_float:
             return self
         return Facts(read=self.read) if type.is_bool else NOTHING
@@ -164,7 +164,7 @@ class _Walk:
         self._depth = 0
 
     def of(self, atom: Atom) -> Facts:
-        """Return the facts about an atom; one from outside is what it is, and may be a fraction."""
+        """Return the facts about an atom; a variable from outside may be a fraction."""
         if isinstance(atom, Var):
             return self.facts.get(atom, Facts(fraction=True).of_type(atom.type))
         whole = not math.isfinite(atom.value) or float(atom.value).is_integer()
@@ -192,7 +192,7 @@ class _Walk:
         return [Facts(fraction=True) for _ in written_vars(s)]
 
     def choice(self, cond: Atom) -> Facts:
-        """Return what a value gets from being chosen by a condition."""
+        """Return the facts that a value gets from the condition that chooses it."""
         read = self.of(cond).read
         return Facts(read=read, chosen=read if self._depth else _NONE)
 
@@ -207,7 +207,7 @@ class _Walk:
         return replace(flowing, fraction=fraction)
 
     def loop(self, s: While) -> Sequence[Facts]:
-        """Grow the facts about the carries until a turn adds none."""
+        """Grow the facts about the carries until an iteration adds none."""
         self._depth += 1
         carried = [self.of(a) for a in s.inits]
         grown = self.turn(s, carried)
@@ -232,7 +232,7 @@ class _Walk:
         ]
 
     def left(self, out: Var, facts: Facts, name: str) -> Facts:
-        """Return what is known of a carry after the loop."""
+        """Return the facts about a carry after the loop."""
         self.decided.pop(out, None)
         if name and out.type.is_float and facts.chosen and not facts.partials and facts.fraction:
             self.decided[out] = facts.chosen

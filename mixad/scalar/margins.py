@@ -94,7 +94,7 @@ def _sites(
     first: Line,
     smooth: Container[str],
 ) -> dict[Var, _Site]:
-    """Return the kinks of a program, by the variable of the equation that is one."""
+    """Return the kinks of a program, by the variable of their equation."""
     moving = _moving(program, wrt)
     flowing = _flowing(program)
     turns = _deciding_turns(program.body)
@@ -118,7 +118,7 @@ def _moves(var: Var, moving: Activity) -> bool:
 
 
 def _moving(program: Program, wrt: Sequence[int]) -> Activity:
-    """Return the slots that variables depend on, also those of loops' tests."""
+    """Return the slots that variables, those of loops' tests included, depend on."""
     moving = activity(program, {i: (i,) for i in wrt})
     for s in walk_statements(program.body):
         if isinstance(s, While):
@@ -150,7 +150,7 @@ def _is_truncation(s: Equation) -> bool:
 
 
 def _flowing(program: Program) -> set[Var]:
-    """Return the variables whose value reaches an output by arithmetic, not by comparisons only."""
+    """Return the variables that reach an output by arithmetic, not by comparisons alone."""
     found = {a for a in program.outputs if isinstance(a, Var)}
     before = -1
     while len(found) != before:  # once more for what a loop carries round
@@ -168,7 +168,7 @@ def _flow(block: Block, found: set[Var]) -> None:
 
 
 def _flows(s: Statement) -> Iterator[tuple[Var, Atom]]:
-    """Yield what a statement makes together with what it makes it of."""
+    """Yield the variables that a statement assigns, with those it computes them from."""
     match s:
         case Equation():
             yield from ((s.out, s.args[i]) for i in active_arguments[s.op])
@@ -184,7 +184,7 @@ def _flows(s: Statement) -> Iterator[tuple[Var, Atom]]:
 
 
 def _deciding_turns(body: Block) -> set[Var]:
-    """Return the conditions that decide how many turns a loop makes."""
+    """Return the conditions that decide how many iterations a loop has."""
     found: set[Var] = set()
     for s in walk_statements(body):
         if isinstance(s, While):
@@ -200,7 +200,7 @@ def _deciding_turns(body: Block) -> set[Var]:
 
 
 def _decide(atoms: Sequence[Atom], made: Mapping[Var, Statement], found: set[Var]) -> None:
-    """Add the conditions that conditions are made of."""
+    """Add the conditions that some conditions are made of."""
     for atom in atoms:
         source = made.get(atom) if isinstance(atom, Var) and atom not in found else None
         if source is None or not isinstance(atom, Var) or not atom.type.is_bool:
@@ -280,7 +280,7 @@ _JUMPS: Mapping[str, _Distance] = MappingProxyType(
 
 
 def _distance(s: Equation, movable: Sequence[int]) -> _Distance:
-    """Return how the distance of an equation's arguments from its kink is computed."""
+    """Return the function for the distance of an equation's arguments from its kink."""
     if s.op in _COMPARISONS or s.op in _EXTREMES:
         still = [i for i, a in enumerate(s.args) if isinstance(a, Var) and i not in movable]
         return lambda args: _apart(args, [args[i] for i in still])
@@ -354,7 +354,7 @@ class _Walk:
         self.left(s.outs, places, found)
 
     def loop(self, s: While) -> None:
-        """Copy a loop; the margins of its test are taken in the turn that it lets in, or not."""
+        """Copy a loop; the margins of its test belong to the iteration that it decides."""
         places, before = self.inside(s), dict(self.least)
         inits = [*self.values(s.inits), *(self.least[p] for p in places)]
 
@@ -377,6 +377,6 @@ class _Walk:
         self.names.update(zip(s.outs, found, strict=False))
 
     def left(self, outs: Sequence[Var], places: Sequence[Place], found: Sequence[Atom]) -> None:
-        """Name what a statement leaves: its results, then the margins."""
+        """Name the variables of a statement: its results, then the margins."""
         self.names.update(zip(outs, found, strict=False))
         self.least.update(zip(places, found[len(outs) :], strict=True))

@@ -51,7 +51,7 @@ class _Rankless(Enum):
     RANKLESS = "rankless"
 
     def __bool__(self) -> bool:
-        """Be false: what is asked of ``weak`` is nearly always whether it is a Python number."""
+        """Return False: code that tests ``weak`` nearly always means Python numbers."""
         return False
 
 
@@ -92,7 +92,7 @@ class Rules:
     numpy_scalars: bool = False  # whether NumPy's scalars are strong
 
     def join(self, a: Typed, b: Typed) -> Typed | None:
-        """Return the type of an operation between two values, or None where it is refused."""
+        """Return the type of an operation between two values; None if it is refused."""
         if a.weak and b.weak:
             return Typed(max(a.type, b.type, key=lambda t: _KIND_RANK[t.kind]), True)
         if a.weak or b.weak:
@@ -192,7 +192,7 @@ def _strict_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
 
 
 def _jax_strong(a: ScalarType, b: ScalarType) -> ScalarType | None:
-    """Promote as JEP 9407 has it, but for uint64 beside signed integers: that is a weak float."""
+    """Promote as JEP 9407 does, except uint64 beside signed integers: that is a weak float."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if a != b and a.is_narrow and b.is_narrow:

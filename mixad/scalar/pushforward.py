@@ -210,7 +210,7 @@ class DualTransform:
         return tuple(map(self.dual, block.results))
 
     def statement(self, s: Statement) -> None:
-        """Add a statement with its partials, and keep the duals of what it writes."""
+        """Add a statement with its partials; record the duals of the variables it assigns."""
         match s:
             case Equation():
                 self.duals[s.out] = self.equation(s)
@@ -227,7 +227,7 @@ class DualTransform:
                 self.update(s)
 
     def load(self, s: Load) -> Dual:
-        """Read an element, and of the array's tangents the same; or begin a slot with it."""
+        """Read an element, and those of the array's tangents; or give it a slot."""
         array, indices = self.duals[s.array], [self.dual(i).primal for i in s.indices]
         primal = self.builder.load(cast("Var", array.primal), *indices)
         partials = {
@@ -237,14 +237,14 @@ class DualTransform:
         return self.with_own_slot(s.out, DualChunk(primal, partials))
 
     def with_own_slot(self, out: Var, dual: Dual) -> Dual:
-        """Return a dual with the partial 1 in a slot of its own, if it has one."""
+        """Return a dual with the partial 1 in its own slot, if it has one."""
         if out not in self.loads:
             return dual
         one = self.builder.const(1.0, out.type)
         return DualChunk(dual.primal, {**dual.partials, self.loads[out]: one})
 
     def update(self, s: Update) -> None:
-        """Add to an array, and the value's tangents to the tangents of that."""
+        """Add to an array, and the value's tangents to the array's tangents."""
         array, value = self.duals[s.array], self.dual(s.value)
         indices = [self.dual(i).primal for i in s.indices]
         self.builder.update(cast("Var", array.primal), *indices, value=value.primal)
@@ -318,7 +318,7 @@ class DualTransform:
     def names(
         self, primal: Atom, args: tuple[Dual, ...], moving: Mapping[int, Atom]
     ) -> dict[str, Atom]:
-        """Return what the names of a derivative expression stand for."""
+        """Return the values of the names in a derivative expression."""
         names: dict[str, Atom] = {"out": primal, **self.own}
         for i, (letter, arg) in enumerate(zip("xyz", args, strict=False)):
             names[letter] = arg.primal
@@ -326,7 +326,7 @@ class DualTransform:
         return names
 
     def flattened(self, duals: Sequence[Dual], outs: Sequence[Var]) -> list[Atom]:
-        """Return primals, then partials in the order of `rebuilt`, zeros filled in."""
+        """Return primals, then partials in the order of `rebuilt`, missing ones as zeros."""
         flat = [d.primal for d in duals]
         for dual, out in zip(duals, outs, strict=True):
             for slot in self.slots(out):
@@ -370,7 +370,7 @@ class DualTransform:
             self.duals[out] = self.with_own_slot(out, dual)
 
     def fixed_point(self, s: While) -> None:
-        """Differentiate a loop where it ends, by the implicit function theorem."""
+        """Differentiate a loop at its end, by the implicit function theorem."""
         primals = {var: dual.primal for var, dual in self.duals.items()}
         ends = self.builder.copy(Block((replace(s, names=()),), s.outs), primals)
         values, read = Values(s, self.program.name), self.program.read_vars
@@ -397,7 +397,7 @@ class DualTransform:
             self.duals[out] = DualChunk(primal, tangents[meant[i]] if i in meant else {})
 
     def step_graph(self, s: While, wanted: Collection[int]) -> tuple[list[int], list[int]]:
-        """Return the carries that some depend on, these included, and those that a turn reads."""
+        """Return the wanted carries and those that they depend on, and those that are read."""
         active = sorted({*wanted, *(i for i, c in enumerate(s.carries) if self.slots(c))})
         reached = spread(s.body, {s.carries[i]: frozenset({i}) for i in active})
         graph = {
@@ -408,7 +408,7 @@ class DualTransform:
         return rows, sorted({j for i in rows for j in graph[i]})
 
     def has_converged(self, s: While, ends: Sequence[Atom]) -> Atom:
-        """Return whether a loop has not been ended by a counter alone."""
+        """Return whether more than a counter has ended a loop."""
         tests = convergence_tests(s)
         if not tests:
             return self.builder.const(True, BOOL)
@@ -438,13 +438,13 @@ class DualTransform:
 
     @cached_property
     def first_free(self) -> int:
-        """A number above all slots: what carries of a loop have for slots begins here."""
+        """A number above all slots, from which carries of a loop count theirs."""
         return 1 + max(slot for slots in self.active.values() for slot in slots)
 
     def turn(
         self, s: While, point: Sequence[Atom], labels: frozenset[int], known: Mapping[Var, bool]
     ) -> tuple[Dual, ...]:
-        """Evaluate a turn of a loop at a point; ``labels``: slots, and `first_free` + carry."""
+        """Evaluate an iteration of a loop at a point; ``labels``: slots, `first_free` + carry."""
         kept, first = labels | {SINGULAR}, self.first_free
         outside = {var: self.active.get(var, frozenset()) & kept for var in self.duals}
         own = {c: frozenset({first + i}) & kept for i, c in enumerate(s.carries)}
@@ -471,7 +471,7 @@ def _joined(step: LinearStep, dual: Dual, first: int) -> LinearStep:
 
 
 def is_whole_term(op: Op, i: int) -> bool:
-    """Whether the table states ∂out/∂argᵢ · dargᵢ; of rules, which take any number, no one does."""
+    """Whether the table states ∂out/∂argᵢ · dargᵢ; rules never do."""
     partial = op.partials[i]
     return partial is not None and f"d{'xyz'[i : i + 1]}" in expression(partial).names
 

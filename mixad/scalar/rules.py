@@ -40,7 +40,7 @@ class Rule:
         return builder.inline(self.program, (*args[1:count], out, *args[count:]))
 
     def refusal(self, argument: int) -> tuple[str, str]:
-        """Return the message and the hint where there is no derivative in an argument of the op."""
+        """Return the message and the hint for an argument of the op without a derivative."""
         of, missing = f"the derivative of {self.function} with respect to", "is not available"
         if argument == 0:
             return (
@@ -59,7 +59,7 @@ def fresh_name() -> str:
 
 
 def announce_rule(name: str, arity: int) -> None:
-    """Let programs name an op whose rule is not compiled yet."""
+    """Add a name for an op whose rule is not compiled yet."""
     rule = Rule("", (), Program("", (), Block((), ())))
     add_op(Op(name, arity, "any", rule=rule))
 
@@ -76,7 +76,7 @@ def add_rule(name: str, rule: Rule, places: Sequence[int | None]) -> None:
 
 
 def own_partials(op: Op, builder: Builder, args: Sequence[Atom], out: Atom) -> Mapping[str, Atom]:
-    """Return what the partials of a user's op are called in `Op.partials`; nothing for others."""
+    """Return the values of the names in a user's op's `Op.partials`; empty for others."""
     if op.rule is None:
         return _NOTHING
     return {f"p{k}": atom for k, atom in enumerate(op.rule.partials(builder, args, out))}

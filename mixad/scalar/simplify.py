@@ -41,7 +41,7 @@ def without_dead_code(program: Program) -> Program:
 
 
 def without_sums(program: Program, kept: Collection[int] = ()) -> Program:
-    """Return the program that adds to no array but some of its outputs; the others are zeros."""
+    """Return the program that adds to no array except some of its outputs; others are zeros."""
     if not program.accumulators:
         return program
     results = tuple(
@@ -70,7 +70,7 @@ def _trimmed(block: Block, live: set[Var]) -> Block:
 
 
 def _adds_to(statement: Statement, live: set[Var]) -> bool:
-    """Whether a statement changes an accumulator that is an output, or touches what is read."""
+    """Whether a statement changes an accumulator among outputs, or touches a live array."""
     if isinstance(statement, Update | Touch):
         return statement.array in live
     blocks = nested_blocks(statement)

@@ -64,14 +64,14 @@ class _Sum:
                 self.holds = False
 
     def choose(self, out: Var, a: Atom, b: Atom) -> None:
-        """Note what is one of two values: the sum, if both are."""
+        """Record a choice of two values as the sum, if both are."""
         if self.has(a) and self.has(b):
             self.found.add(out)
         elif self.has(a) or self.has(b):
             self.holds = False
 
     def loop(self, s: While) -> None:
-        """Note the carries of a loop inside that go on from the sum: they add to it, too."""
+        """Record the carries of an inner loop that go on from the sum: they add to it, too."""
         own = [self.has(a) for a in s.inits]
         self.found.update(c for c, is_own in zip(s.carries, own, strict=True) if is_own)
         self.block(s.cond)

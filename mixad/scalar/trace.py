@@ -96,7 +96,7 @@ def run_duals(
 
 
 def _as_stored(dual: DualChunk[Any], type: ScalarType) -> DualChunk[Any]:
-    """Return an output as memory holds it, which rounds those of 16 bits."""
+    """Return an output as memory holds it: rounded if it has 16 bits."""
     if not type.is_narrow:
         return dual
     partials = {slot: rounded(partial, type)[()] for slot, partial in dual.partials.items()}
@@ -104,7 +104,7 @@ def _as_stored(dual: DualChunk[Any], type: ScalarType) -> DualChunk[Any]:
 
 
 class _ComputingBuilder(Builder):
-    """Computes what it builds; of branches it builds the one that is taken, of loops each turn."""
+    """Computes what it builds: of a branch the side that is taken, of a loop each iteration."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -149,7 +149,7 @@ class _ComputingBuilder(Builder):
         return carries
 
     def renamed(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
-        """Return variables for what a block gives: as in the program, nothing is known of them."""
+        """Return new variables for a block's results, of which nothing is known, as usual."""
         found = tuple([self.fresh(atom.type) for atom in atoms])
         self.values.update(zip(found, list(map(self.value, atoms)), strict=True))
         return found
@@ -169,8 +169,7 @@ def _computing(
 ) -> Callable[[Sequence[Any]], tuple[Scalar, ...]]:
     """Return the interpreter of one equation.
 
-    Its output is float32 for types of 16 bits, since values are rounded to those when they are
-    stored.
+    Its output is float32 for types of 16 bits, since values are rounded to these only when stored.
     """
     args, out = tuple([Var(i, t) for i, t in enumerate(types)]), Var(len(types), type)
     statements, result = [Equation(out, op, args)], out
@@ -183,7 +182,7 @@ def _computing(
 
 @dataclass
 class _Loop:
-    """A loop that is running, and its turns so far."""
+    """A running loop, and its iterations so far."""
 
     statement: While
     turns: int = 0
@@ -195,7 +194,7 @@ class _Loop:
 
 
 class _Tracing(DualTransform):
-    """The pushforward, with a note of what each statement computes."""
+    """The pushforward, with a record of each statement's values."""
 
     def __init__(
         self,

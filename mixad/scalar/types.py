@@ -51,7 +51,7 @@ class ScalarType:
 
     @cached_property
     def is_narrow(self) -> bool:
-        """Whether it is a float of 16 bits: stored as such, computed in `arithmetic`."""
+        """Whether it is a float of 16 bits: stored in these, computed in `arithmetic`."""
         return self.kind == "float" and self.bits == 16
 
     @property
@@ -132,5 +132,5 @@ def type_named(name: str) -> ScalarType:
 
 
 def type_of_dtype(dtype: Any) -> ScalarType | None:
-    """Return the scalar type of a NumPy dtype (native byte order), or None where there is none."""
+    """Return the scalar type of a NumPy dtype (native byte order); None if there is none."""
     return _BY_DTYPE.get(np.dtype(dtype))

@@ -113,7 +113,7 @@ class _WideningBuilder(Builder):
         return self.convert(atom, new.arithmetic)
 
     def bits(self, atom: Atom, old: ScalarType, new: ScalarType) -> Atom:
-        """Reinterpret the bits that memory holds."""
+        """Reinterpret the bits in memory."""
         taken = self.op("bitcast", self.convert(atom, old), type=new)
         return self.convert(taken, new.arithmetic)
 

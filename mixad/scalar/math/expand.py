@@ -93,7 +93,7 @@ def program_of(name: str, type: ScalarType) -> Program:
 
 
 class _SharingBuilder(Builder):
-    """A builder that knows an ``If`` it has met: sin(x) and cos(x) share one reduction."""
+    """A builder that reuses an ``If`` it has met: sin(x) and cos(x) share one reduction."""
 
     def __init__(
         self, name: str, native: Callable[[str, ScalarType], bool] = lambda op, type: False
@@ -152,7 +152,7 @@ _MAX_COMPARED = 32
 
 
 def _spelled(block: Block, local: dict[Var, str]) -> tuple[object, ...]:
-    """Spell a block such that equal blocks are equal: its own variables are numbered."""
+    """Spell a block so that equal blocks are equal: its own variables are numbered."""
 
     def name(atom: Atom) -> object:
         return local.get(atom, atom) if isinstance(atom, Var) else atom

@@ -196,7 +196,7 @@ def _twice_half(x: Term) -> Term:
 
 
 def _scaled(x: Term) -> tuple[float, Atom] | None:
-    """Return the constant factor and the other one, where a value is such a product."""
+    """Return the constant factor of a product and the other one, if a value is such a product."""
     match x.builder.definition(x.atom):
         case Equation(op="mul", args=(Const(value=value), other) | (other, Const(value=value))):
             return value, other

@@ -99,12 +99,12 @@ def rint(x: Term) -> Term:
 
 
 def at_least(x: Term, bound: float) -> Term:
-    """Return x or, where it is smaller, the bound; nan stays."""
+    """Return x or, if it is smaller, the bound; nan stays nan."""
     return where(x < bound, bound, x)
 
 
 def at_most(x: Term, bound: float) -> Term:
-    """Return x or, where it is larger, the bound; nan stays."""
+    """Return x or, if it is larger, the bound; nan stays nan."""
     return where(x > bound, bound, x)
 
 
@@ -143,7 +143,7 @@ def while_(
     cond: Callable[..., Term],
     body: Callable[..., Sequence[Term]],
 ) -> tuple[Term, ...]:
-    """Return the carries of a loop after its last turn."""
+    """Return the carries of a loop after its last iteration."""
     b = inits[0].builder
     results = b.while_(
         [t.atom for t in inits],

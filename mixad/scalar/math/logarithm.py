@@ -106,7 +106,7 @@ def _log_one_plus(f: Term) -> Term:
 
 
 def _with_limits(x: Term, result: Operand) -> Term:
-    """Return the result where x is positive and finite, else what a logarithm is there."""
+    """Return the result where x is positive and finite, else a logarithm's limits."""
     limit = where(x == 0, -inf, nan, type=x.type)
     return where(x > 0, where(x < inf, result, x), limit)
 

@@ -90,7 +90,7 @@ def _exponent(x: Term, y: Term) -> Pair:
 
 
 def _with_sign(x: Term, y: Term, magnitude: Term) -> Term:
-    """Apply the sign of an odd power of a negative base; nan for other powers but whole ones."""
+    """Apply the sign of an odd power of a negative base; nan unless the power is whole."""
     layout = format_of(x)
     whole = call("floor", y) == y
     half = y * 0.5
