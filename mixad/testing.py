@@ -52,7 +52,7 @@ SPECIAL_SHARE = 0.25
 """Share of special values among random arguments."""
 
 TURN_LIMIT = 1000
-"""Turns after which a loop of a test program is taken to be endless."""
+"""Iterations after which a loop of a test program counts as endless."""
 
 
 def programs(recipe: Recipe | None = None) -> SearchStrategy[Program]:

@@ -181,7 +181,7 @@ class Library:
 
 _OVER_CUDA = {"cupy", "torch"}
 _FILLED = {"bool", "float", "complex"}
-"""Kinds of types: which integers fit, and what becomes of others, is for `asarray` to say."""
+"""Kinds of types; `asarray` decides which integers fit, and what becomes of others."""
 
 
 def _rounded(value: Any, type: ScalarType) -> Any:
@@ -354,7 +354,7 @@ def device_key(device: Any) -> Hashable:
 DESCRIPTIONS: dict[type, Callable[[Any], Hashable]] = {
     np.ndarray: attrgetter("dtype", "shape", "strides")
 }
-"""By type of arrays, what describes them: see `describe_array`."""
+"""By type of arrays, the function that describes them: see `describe_array`."""
 
 
 def describe_array(array: Array) -> Hashable:
@@ -370,7 +370,7 @@ def describe_array(array: Array) -> Hashable:
 NUMBERS: frozenset[type] = frozenset(
     {bool, int, float, complex, np.float64, np.float32, np.int64, np.bool_}
 )
-"""Types of numbers that tell everything about what takes them."""
+"""Types of numbers that alone decide which program takes them."""
 
 
 def describe_number(value: Any) -> Hashable:

@@ -31,7 +31,7 @@ from mixad.scalar.types import ScalarType
 __all__ = ["Audit", "Elements"]
 
 _MAX_TURNS = 100_000
-"""Of a loop: an element that takes more is not compared."""
+"""Iterations of a loop: an element that takes more is not compared."""
 
 _WAY_OUT = 'report it; backend="reference" computes it without that backend'
 

@@ -12,7 +12,7 @@ from mixad.errors import BackendError
 __all__ = ["disassembled"]
 
 _TOOLS = {"nvdisasm": ("--print-code",), "cuobjdump": ("--dump-sass",)}
-"""What shows machine code, and the options that ask for it."""
+"""Tools that show machine code, and their options for that."""
 
 
 def disassembled(cubin: bytes) -> str:

@@ -77,10 +77,10 @@ __all__ = ["InBoxes", "Kernel", "Prepared", "Run", "backend_beside", "broadcast_
            "kernel_for", "stores_beside", "writes_parts"]  # fmt: skip
 
 _MAX_LAUNCHES = 1024
-"""Combinations of kernels and layouts that are remembered, those of all kernels together."""
+"""Cached combinations of kernels and layouts, of all kernels together."""
 
 _MAX_KERNELS = 1024
-"""Kernels that are remembered; one that is called is held by whoever calls it."""
+"""Cached kernels; the caller of a kernel holds it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,12 +367,12 @@ class Kernel:
 
 
 _LAUNCHES: FifoCache[Prepared] = FifoCache(_MAX_LAUNCHES)
-"""By kernel and layouts what is launched; what has long not been prepared goes first."""
+"""Launches by kernel and layouts; the least recently prepared are evicted."""
 
 _COMPILED: weakref.WeakValueDictionary[tuple[int, KernelSpec], Compiled] = (
     weakref.WeakValueDictionary()
 )
-"""By the id of a backend, which it holds, and spec: what has been loaded and is still needed."""
+"""Loaded executables that are still needed, by spec and the id of a backend, which they hold."""
 
 
 def _compiled(backend: Backend, spec: KernelSpec) -> Compiled:

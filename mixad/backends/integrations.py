@@ -23,13 +23,13 @@ from mixad.scalar.ir import Program
 __all__ = ["LOADED", "borrower", "follower", "generators_of", "load_integrations", "recorded"]
 
 LOADED: list[Integration] = []
-"""Those of libraries that have been imported."""
+"""The integrations of libraries that have been imported."""
 
 _met: set[str] = set()
 """Names of the integrations that were loaded, or failed to load."""
 
 _plugins: dict[int, PluginSource] = {}
-"""Whose an integration is, by its identity."""
+"""The plugin of each integration, by its identity."""
 
 _METHODS = ("is_tracing", "trace", "follows", "call")
 

@@ -20,7 +20,7 @@ from mixad.scalar.types import ScalarType
 __all__ = ["Numbers", "are_numbers", "numbers_for"]
 
 _MOST = 24
-"""Ops that a program may have: more of them take as long as launching a kernel."""
+"""Ops that a program may have: more take as long as a launch."""
 
 _EXACT = frozenset(
     "add sub mul div neg abs sqrt copysign floor ceil trunc rint lt le gt ge eq ne where signbit "

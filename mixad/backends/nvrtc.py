@@ -13,7 +13,7 @@ from mixad.errors import BackendError
 __all__ = ["OPTIONS", "Code", "compiled", "machine_code"]
 
 OPTIONS = ("--std=c++17", "--fmad=false")
-"""How kernels are compiled: no contraction, no fast maths."""
+"""Options of the compiler: no contraction, no fast maths."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from mixad.backends.warned import warn_user
 __all__ = ["DEFAULT_LIMIT", "ObjectCache", "default", "digest"]
 
 DEFAULT_LIMIT = 256 << 20
-"""How many bytes of files are kept."""
+"""Most bytes of files."""
 
 _MAGIC = b"mixadobj"
 _FORMAT = 2
@@ -37,7 +37,7 @@ _TEMPORARY = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
 
 _HOUR = 3600.0
 _TRIMMING_KEYS = "01"
-"""Stored keys less than this look at all files: one in 256, whatever processes store them."""
+"""To store a key less than this looks at all files: one in 256, in whatever process."""
 
 
 def digest(*parts: str | bytes) -> str:

@@ -48,7 +48,7 @@ _BUILT_IN = {
 _ENTRY_POINTS = entry_points(ENTRY_POINT_GROUP)
 
 FAULTS = (Exception, SystemExit)
-"""What a plugin may raise that is told as its fault: what it calls may end the process."""
+"""Exceptions of a plugin that count as its fault: others end the process."""
 
 
 Spec = TypeVar("Spec", BackendSpec, IntegrationSpec)

@@ -60,7 +60,7 @@ def with_plain_blocks(array: Array, beside: Array | None = None) -> Array:
 
 
 _PLAIN_BLOCKS = "mixad-plain"
-"""How the names of arrays begin whose blocks have been looked at."""
+"""The prefix of the names of arrays whose blocks are checked."""
 
 
 def _if_plain(block: object, beside: object = None) -> object:
@@ -94,7 +94,7 @@ _WAYS = {
     "get": "x.get()",  # of CuPy
     "numpy": "x.numpy()",  # of tensors
 }
-"""What makes a plain array of one that is more, by an attribute that tells such arrays."""
+"""How to make a plain array of one that is more, by an attribute that such arrays have."""
 
 
 def check_dense(tensor: Array) -> None:

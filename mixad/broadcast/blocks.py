@@ -31,7 +31,7 @@ from mixad.tape.tracer import Tracer
 __all__ = ["value_and_jacobian"]
 
 _MAX_BESIDE = 128
-"""Partials that one launch stores side by side: a gang of them is put together on the stack."""
+"""Partials that one launch stores side by side: a gang of them is assembled on the stack."""
 
 
 @dataclass(frozen=True)

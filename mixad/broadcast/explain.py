@@ -201,7 +201,7 @@ def _described(function: DeviceFunction) -> str:
 
 
 _COUNTED = {"forward": "partials", "reverse": "gradients"}
-"""What a pass of each strategy has a number of."""
+"""What each strategy counts in a pass."""
 
 
 def _reason(name: str, library: str) -> str:

@@ -60,7 +60,7 @@ NumPys: TypeAlias = "NDArray[Any] | complex | np.generic"
 _OPTIONS = tuple(field.name for field in fields(KernelOptions))
 
 _DIRECT = frozenset({np.ndarray, *PYTHON_SCALARS})
-"""Types of values that kernels take as they are."""
+"""Types of values that kernels take unchanged."""
 
 
 class BroadcastFunction(PickledFunction, Generic[R_co]):

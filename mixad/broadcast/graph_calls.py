@@ -27,7 +27,7 @@ _KERNELS: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary
 
 
 _BOUND: dict[tuple[int, int], int] = {}
-"""By the number of a function and the id of an object: the number of the function bound to it."""
+"""The number of a bound function, by that of the function and the id of the object."""
 
 
 def numbered(kernel: Kernel) -> int:

@@ -25,7 +25,7 @@ __all__ = ["Kink", "KinkReport", "kink_report"]
 
 _SPECIAL = {str(m.__file__) for n, m in sys.modules.items() if n.startswith("mixad.special.")}
 _SMOOTH = frozenset({complex_library.__file__, sinc.__file__, *_SPECIAL}) - {kinked.__file__}
-"""Files of smooth functions: what they compare chooses between methods."""
+"""Files of smooth functions: their comparisons choose between methods."""
 
 _SHOWN = 3
 """Elements of a line that are shown to a reader."""

@@ -25,7 +25,7 @@ STAGES = ("program", "pushforward", "pullback", "llvm", "asm", "cuda", "ptx", "s
 _DEVICE_STAGES = STAGES[5:]
 
 _ARCHITECTURE = "sm_90"
-"""What is compiled for where the arrays are on no CUDA device."""
+"""The architecture for arrays that are on no CUDA device."""
 
 
 def stage_text(

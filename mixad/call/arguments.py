@@ -32,7 +32,7 @@ __all__ = ["Form", "array_of_numbers", "elements_of", "forms_of", "is_structured
            "made_of_wholes", "output_cores", "places_along", "stored_whole"]  # fmt: skip
 
 _SIMPLE = frozenset({np.ndarray, *PYTHON_SCALARS})
-"""Types of most arguments, which are what they are."""
+"""Types of most arguments, which are no structures."""
 
 
 class Form(NamedTuple):
@@ -278,7 +278,7 @@ def _known_numbers(extent: int, after: int) -> np.ndarray[Any, Any]:
 
 
 _REMEMBERED = 1 << 14
-"""Places of an axis whose numbers are kept from call to call."""
+"""Places of an axis whose numbers are cached."""
 
 
 def _count(structure: pytree.Structure) -> int:

@@ -28,7 +28,7 @@ __all__ = ["Guard", "guard_of"]
 _UNCHANGING = NUMBERS | {
     types.ModuleType, type, types.BuiltinFunctionType, np.ufunc, str, type(None), type(MISSING)
 }  # fmt: skip
-"""Types of values that mean the same while they are the same, and hold nothing of the user's."""
+"""Types whose objects never change and hold nothing of the user's."""
 
 _NOTHING = object()
 

@@ -64,14 +64,14 @@ from mixad.tape.tracer import Tracer
 __all__ = ["PreparedCall", "Specialisation", "Specialiser"]
 
 _MAX_CALLS = 64
-"""Descriptions of arguments that one function remembers its calls for."""
+"""Descriptions of arguments for which one function caches its calls."""
 
 _MAX_PROGRAMS = 256
-"""Combinations of types that one function remembers its programs for, without long tuples."""
+"""Combinations of types for which one function caches programs without long tuples."""
 
 _NUMBERS_OF_ONE = 128
-"""Programs that read longer tuples and lists from outside know where each of their numbers is: so
-many of them count as one program more."""
+"""So many numbers count as one program more: programs that read longer tuples and lists from
+outside store where each of their numbers is."""
 
 
 _SEQUENCES = frozenset({list, tuple})
@@ -192,8 +192,8 @@ class Compound(NamedTuple):
 
 
 _Programs: TypeAlias = FifoCache[Specialisation | dict[Address, float]]
-"""By what programs depend on: a program, or which integers from outside are compiled into it; then
-it is found by their values, too."""
+"""By their key: a program, or which integers from outside are compiled into it; then their values
+find it."""
 
 _PROGRAMS: dict[int, _Programs] = {}
 

@@ -301,7 +301,7 @@ def _axis_of(name: str, elements: Elements, core: tuple[int, ...], axis: int | N
 _REDUCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType({
     "add": masked_total, "minimum": masked_min, "maximum": masked_max,
 })  # fmt: skip
-"""What combines elements by an op of the table that arrays have a reduction for."""
+"""Reductions of arrays, by the op of the table that combines elements."""
 
 
 def _reduce(operands: _Operands, initial: Any, keepdims: bool) -> Any:

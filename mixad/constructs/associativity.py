@@ -14,10 +14,10 @@ from mixad.tape.tracer import plain
 __all__ = ["check_elements"]
 
 _TRIALS = 64
-"""Places that are tried."""
+"""Places to try."""
 
 _ROUNDING = 1e5
-"""How many times the spacing of the largest number beside them two results may differ."""
+"""Largest difference of two results, in spacings of the largest number beside them."""
 
 
 def check_elements(

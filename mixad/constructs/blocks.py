@@ -46,16 +46,16 @@ __all__ = ["Scan", "fold", "pull_fold"]
 _Arrays = Sequence[Any]
 
 _BLOCK = 120
-"""Elements of a block: few enough that what a gang walks through stays in the cache, and no power
-of two, which would put all lanes into the same lines of it."""
+"""Elements of a block: few enough that a gang's blocks stay in the cache, and no power of two,
+which would put all lanes into the same cache lines."""
 
 
 _SHORT = 1024
-"""Elements that one lane goes through in less time than several launches take."""
+"""Elements that one lane walks through in less time than several launches take."""
 
 
 _LONG = 1 << 14
-"""Elements that a lane goes through at most: nobody can interrupt it."""
+"""Elements that a lane walks through at most: nobody can interrupt it."""
 
 
 @dataclass(frozen=True)

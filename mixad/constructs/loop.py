@@ -35,7 +35,7 @@ __all__ = ["Loop", "Step", "carries_read", "cotangents_of", "packed", "run_loop"
 _Item = TypeVar("_Item")
 
 _FEW = 4
-"""Steps that are laid out in memory: fewer run as quickly from Python."""
+"""Steps that are laid out in memory; fewer run as quickly from Python."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ def carries_read(body: Body, carries: int) -> tuple[int, ...]:
 
 
 _WITH_READ = 8
-"""Entries of the key of a pullback that ends with which carries it reads."""
+"""Entries of a pullback's key that ends with the carries it reads."""
 
 
 class _Backward:

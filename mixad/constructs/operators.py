@@ -207,7 +207,7 @@ def _specialiser(op: Any, code: CodeType | None, signature: str | None) -> Speci
 
 
 _known_specialiser = lru_cache(maxsize=256)(_specialiser)
-"""Of functions that keep nothing alive that the user might want to be gone."""
+"""For functions that hold nothing which the user might want to be freed."""
 
 
 def _calling(op: Any) -> Callable[[Any, Any], Any]:

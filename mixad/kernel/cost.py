@@ -11,7 +11,7 @@ from mixad.scalar.ops import BY_NAME
 __all__ = ["BRANCH_COST", "block_cost", "flops", "statement_cost"]
 
 BRANCH_COST = 24
-"""A side of a varying condition that costs less than this is computed without asking whether."""
+"""A side of a varying condition that costs less than this is computed without a branch."""
 
 _COSTS: Mapping[str, int] = MappingProxyType(
     {"isnan": 1, "isinf": 2, "isfinite": 2, "relu": 2, "mul_zero": 3, "sign": 4, "minimum": 4,
@@ -20,9 +20,9 @@ _COSTS: Mapping[str, int] = MappingProxyType(
 )  # fmt: skip
 _LIBRARY_CALL = 40
 _TURNS = 8
-"""Turns that an unknown loop is assumed to make."""
+"""Assumed iterations of an unknown loop."""
 _TURN = 8
-"""What a turn costs besides its statements: masks, selections of what goes round, the jump."""
+"""Cost of an iteration besides its statements: masks, selections of carries, the jump."""
 
 
 def block_cost(block: Block) -> int:
@@ -46,7 +46,7 @@ def statement_cost(statement: Statement, inside: Callable[[Block], int] = block_
 
 
 _ACCUMULATION = 32
-"""What adding to an array costs: lane after lane, so that a gang that adds nothing goes around."""
+"""Cost of an addition to an array: lane by lane, so a gang that adds nothing skips it."""
 
 _FLOPS: Mapping[str, int] = MappingProxyType(
     {"add": 1, "sub": 1, "mul": 1, "div": 1, "sqrt": 1, "fma": 2, "floordiv": 1, "mod": 1}

@@ -27,7 +27,7 @@ from mixad.scalar.types import ScalarType
 __all__ = ["flatten_divergence"]
 
 _MAX_CONDITION_COST = 64
-"""Conditions that cost more to find out stay where they are, and are not known in all lanes."""
+"""Costlier conditions stay in their places, and are not known in all lanes."""
 
 
 def flatten_divergence(program: Program, moving: Iterable[int]) -> Program:

@@ -25,27 +25,27 @@ from mixad.scalar.ir import Program, written_vars
 __all__ = ["FOLDED", "copy_step", "fold_of", "left_of"]
 
 FOLDED = 512
-"""Elements of a folded row at most: its copies stay in the first-level cache.  Where axes around
-it are summed, a row may have all of the folded axes and `BLOCK` elements."""
+"""Most elements of a folded row: its copies stay in the first-level cache. Where axes around it are
+summed, a row may have all of the folded axes and `BLOCK` elements."""
 
 _SHORT = FOLDED // 2
 """Axes are folded until they have so many elements together."""
 
 _MAX_COPIES = 16
-"""Operands and outputs of which a kernel keeps a row on the stack: 256 KiB at most."""
+"""Operands and outputs with a row on a kernel's stack: 256 KiB at most."""
 
 # Measured, in the units of `mixad.kernel.cost`, about a cycle.
 _END_COST = 16
-"""What the end of a row costs for each array, where it is no whole gang."""
+"""Cost of the end of a row for each array, where it is no whole gang."""
 
 _COPY_COST: Mapping[Step, float] = MappingProxyType({"row": 1.8, "column": 0.4, "tile": 0.0})
-"""What an element costs of an operand that is copied."""
+"""Cost of an element of a copied operand."""
 
 _SUM_COST = 0.8
-"""What an element costs of an output that is summed within a row."""
+"""Cost of an element of an output that is summed within a row."""
 
 _GANG_COST = 2
-"""What an operation costs for a gang, where one for a whole row would do."""
+"""Cost of an operation for a gang, where one for a whole row would do."""
 
 
 def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:

@@ -90,6 +90,6 @@ _ALLOWED: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType({
     "signature": (_may_be_text, "None or text, such as '(3),()->(3)'"),
     "backend": (_may_name_a_backend, "None or the name of a backend, such as 'cpu'"),
 })  # fmt: skip
-"""For each field, what tells its values, and these in words."""
+"""For each field, a test of its values, and these in words."""
 
 DEFAULT_OPTIONS = KernelOptions()

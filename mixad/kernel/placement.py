@@ -12,13 +12,13 @@ from dataclasses import dataclass
 __all__ = ["LEAST_COST", "Work", "forward_pays"]
 
 _ARRAY = 20
-"""What moving one array costs, in the vector instructions of `mixad.kernel.cost`."""
+"""Cost of moving one array, in the vector instructions of `mixad.kernel.cost`."""
 
 LEAST_COST = 60
 """A program that costs less is bound by memory either way: evaluating it again is free."""
 
 _GAIN = 0.9
-"""How much of the time has to be left for stored partials to be worth their memory."""
+"""Share of the time that must remain for stored partials to be worth their memory."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ _MAX_PARTIALS = 100
 """Elements of the broadcast shape for each partial sum that the tiles may leave."""
 
 _MAX_FOLDED = 16
-"""The same where rows are folded: rows that are not cost more than adding more of them up."""
+"""The same where rows are folded: unfolded rows cost more than to add up more sums."""
 
 
 @dataclass(frozen=True)

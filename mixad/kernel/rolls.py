@@ -21,7 +21,7 @@ from mixad.scalar.ir import Program
 __all__ = ["RolledBox", "Shifts", "plan_rolled"]
 
 Shifts: TypeAlias = tuple[int, ...]
-"""How far the elements of an array are moved on along each axis."""
+"""How far the elements of an array move along each axis."""
 
 _MAX_BOXES = 64
 """A launch costs as much as copying some thousand elements: with more, copies are faster."""
@@ -68,7 +68,7 @@ def plan_rolled(
 
 
 _NEVER_STREAMS = 1 << 62
-"""Bytes of a cache: parts begin anywhere, not at a line of it."""
+"""Bytes of a cache that no launch exceeds: slices need not begin on its lines."""
 
 
 class _Axis(NamedTuple):

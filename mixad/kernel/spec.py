@@ -15,10 +15,9 @@ __all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputReques
            "PartLayout", "Step"]  # fmt: skip
 
 Step = Literal["zero", "unit", "any", "row", "column", "tile"]
-"""How an operand moves along the innermost axis: not at all, by one element, or by a stride.  Of a
-folded axis (`mixad.kernel.folding`) also in no such way: it is copied for each row ("column" if it
-moves along the first axis of a row only), or, where it is the same in all rows of a tile, for each
-tile."""
+"""How an operand moves along the innermost axis: not at all, by one element, or by a stride. Along
+a folded axis (`mixad.kernel.folding`) it may do neither: it is copied for each row ("column" if it
+moves along the first axis of a row only), or for each tile if all rows of a tile have the same."""
 
 
 class Part(NamedTuple):

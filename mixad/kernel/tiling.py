@@ -136,8 +136,7 @@ _SUM_BYTES = 8
 """Bytes of an element of a slab's copy."""
 
 _SHARE_BY_BYTES = ((1 << 15, 1), (1 << 18, 2), (1 << 21, 4), (1 << 23, 8), (1 << 26, 16))
-"""Up to so many bytes of a copy, of how many slabs one is made: a copy has to be cleared, added to
-at random, added up."""
+"""Slabs that share a copy, by its bytes: a copy has to be cleared, added to at random, added up."""
 
 _ADDS = 4
 """Additions for each element of all copies, at least."""

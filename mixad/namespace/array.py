@@ -511,7 +511,7 @@ _INSTEAD_OF_ATTRIBUTE = {
         "mixad.grad, which follows what it is told to without marks on arrays",
     ),
 }
-"""What does the same as methods that traced arrays do not have, or those of other libraries."""
+"""Substitutes for methods that traced arrays, or those of other libraries, do not have."""
 
 
 @cache
@@ -546,7 +546,7 @@ _WITH_LIKE = frozenset(
     "arange array asanyarray asarray ascontiguousarray empty eye full identity ones tri "
     "zeros".split()
 )
-"""Functions of NumPy that make arrays ``like=`` another, which they do not get to see."""
+"""Functions of NumPy that make arrays ``like=`` another, which they do not read."""
 
 
 def _is_like(function: Any, tracer: Any) -> bool:
@@ -586,7 +586,7 @@ def _apply_ufunc(ufunc: Any, *operands: Any) -> Any:
 
 
 OF_SHAPES = frozenset({np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj})
-"""Functions of NumPy that look at shape and dtype only."""
+"""Functions of NumPy that read shape and dtype only."""
 
 
 def _in_shape(value: Any) -> Any:
@@ -622,7 +622,7 @@ _TESTS = frozenset(
         *(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal),
     }
 )
-"""Functions of NumPy that give booleans for each element."""
+"""Functions of NumPy that return booleans for each element."""
 
 _COMPLETED = frozenset({"cell", "origin", "sharing"})
 _NEGATIVE = Operation(partial(elementwise, "neg"))
@@ -636,8 +636,6 @@ _UFUNCS = {
     if ufunc.signature is None
     if ufunc not in (np.power, np.float_power, *_TESTS)
 }
-"""Functions of NumPy at every element, as what is recorded of them.
-
-What a number is decides how a power of it is computed, and ``float_power`` is of other arrays than
-it was given: strands know operands by type and slot.
-"""
+"""NumPy's elementwise functions, with their recorded operations. Powers are not here: numbers
+decide how they are computed, and ``float_power`` reads other arrays than its arguments, while
+strands know operands by type and slot."""

@@ -122,7 +122,7 @@ _MAX_COPIED = 1 << 18
 """Elements of an array that is copied at each write if much of it is written."""
 
 _MAX_TIMES = 512
-"""How much larger it may be than what is written."""
+"""How many times larger than the written slice it may be."""
 
 
 def _is_copied(x: Tracer, key: Any) -> bool:

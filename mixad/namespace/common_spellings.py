@@ -97,7 +97,7 @@ COMMON: dict[str, SpelledFunction] = {
     "square": SpelledFunction(square, ("x",)),
     "matmul": _of_operands(matmul),
 }
-"""What NumPy, torch and the standard have under one name."""
+"""Functions that NumPy, torch and the standard have under one name."""
 
 LINALG = {
     "linalg.matmul": COMMON["matmul"],

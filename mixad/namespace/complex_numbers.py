@@ -98,7 +98,7 @@ def common_type(library: Library, operands: Sequence[Any]) -> ScalarType:
 
 
 _Operand = type | tuple[ScalarType, bool]
-"""The type of a Python number; of an array its elements', and whether it has axes."""
+"""The type of a Python number; for an array its elements' type, and whether it has axes."""
 
 
 def _typed(operand: Any) -> _Operand:
@@ -394,7 +394,7 @@ _RULES: dict[str, Rule] = {
     "sign": _linear("sign", _of_sign, reads=((0,),)),
     "rint": _linear("round", lambda g, z: None),
 }
-"""By names of the table of scalar ops: what the library computes, and its cotangents."""
+"""By name in the table of scalar ops: the library's function, and its cotangents."""
 
 _SECANT: Rule = _holomorphic(
     "1 / cosh", lambda z: -_tanh(z) * apply_rule(_SECANT, z), value=_secant

@@ -90,4 +90,4 @@ _STEEP: Rule = Rule(
     fresh=True,
     linear="each",
 )
-"""Nans around corners, for whatever is carried there."""
+"""Nans around corners, whatever tangent or cotangent passes there."""

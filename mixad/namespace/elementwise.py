@@ -122,7 +122,7 @@ def applied(
 
 
 _CALLS: dict[object, KernelCall] = {}
-"""The calls of ops on tracers, NumPy's arrays and numbers, by what they depend on."""
+"""The calls of ops on tracers, NumPy's arrays and numbers, by their keys."""
 
 
 def _kind(operand: Any) -> object:
@@ -225,7 +225,7 @@ def _as_scalar(x: Any) -> Any:
 
 
 _ONE = np.ones(())
-"""Times a Python number it gives one of NumPy, which does not adapt."""
+"""A product with it makes a Python number one of NumPy's, which does not adapt."""
 
 
 def convert(x: Any, type: ScalarType) -> Any:
@@ -289,7 +289,7 @@ _SYMBOLS = {
     "mod": "`%`", "lt": "`<`", "le": "`<=`", "gt": "`>`", "ge": "`>=`", "eq": "`==`", "ne": "`!=`",
     "and": "`&`", "or": "`|`", "xor": "`^`", "shl": "`<<`", "shr": "`>>`",
 }  # fmt: skip
-"""What users write of the operations that have an operator."""
+"""The operators of operations, as users write them."""
 
 
 def is_strong(operand: Any) -> bool:

@@ -61,7 +61,7 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 _MAX_PRODUCTS = 1 << 14
-"""Products of elements up to which a kernel adds them up in the body of a loop."""
+"""Most products of elements that a kernel adds up in the body of a loop."""
 
 
 def _is_kernel(a: Any, b: Any) -> bool:

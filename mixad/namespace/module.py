@@ -88,7 +88,7 @@ class Namespace:
 _EXTENSIONS = frozenset(("linalg", "fft"))
 
 _SPELLED = {"numpy": "array_api_compat.numpy"}
-"""Modules with the standard's spelling of libraries whose own is another one; loaded when asked."""
+"""Modules with the standard's names, of libraries that have others; loaded when asked for."""
 
 
 class Special:

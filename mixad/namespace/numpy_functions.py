@@ -353,4 +353,4 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     **NUMPY_PRODUCTS,
     **UFUNC_METHODS,
 }
-"""What is not here, and not in the standard, is refused by name."""
+"""Functions that are neither here nor in the standard are refused by name."""

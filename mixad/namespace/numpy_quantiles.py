@@ -106,7 +106,7 @@ _PLACES: dict[str, Callable[[Any, Any], Any]] = {
     "higher": lambda xp, places: xp.ceil(places),
     "midpoint": lambda xp, places: 0.5 * (xp.floor(places) + xp.ceil(places)),
 }
-"""For each method, the place that is looked at, by the place among the elements in order."""
+"""For each method, the place to read, by the place among sorted elements."""
 
 
 def _is_between(shares: Any, method: str) -> bool:

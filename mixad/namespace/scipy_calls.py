@@ -24,10 +24,10 @@ SIMILAR = {
     "signal.convolve2d": "signal.convolve",
     "signal.correlate2d": "signal.correlate",
 }
-"""What `mixad.scipy` has that does the same, beside functions of SciPy's names."""
+"""Functions of `mixad.scipy` that do the same under other names than SciPy's."""
 
 _ELSEWHERE = {"integrate.trapezoid": "trapezoid"}
-"""What array libraries have under other names; they have those of linalg and fft."""
+"""Other names in array libraries, which have the functions of linalg and fft."""
 
 WITH_ARRAY_API = frozenset(
     f"{module}.{name}"
@@ -55,7 +55,7 @@ WITH_ARRAY_API = frozenset(
     }.items()
     for name in names.split()
 )
-"""Functions that take arrays of the standard, if they are asked to when SciPy is imported."""
+"""Functions that take the standard's arrays if asked to when SciPy is imported."""
 
 
 _STATISTICS = {
@@ -69,7 +69,7 @@ _STATISTICS = {
     "pvariance": "np.var(x)",
     "mode": "x[np.argmax((x[:, None] == x).sum(1))]",
 }
-"""What functions of Python's `statistics` are of an array."""
+"""Functions of arrays in place of those of Python's `statistics`."""
 
 
 def function_called(frame: FrameType | None) -> str | None:

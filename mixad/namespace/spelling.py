@@ -70,18 +70,16 @@ _ARRAYS = frozenset(
     "a append aweights b condition dx fill_value fweights max min p points prepend start stop "
     "values weights where x y".split()
 )
-"""What parameters are called that are arrays: NumPy takes lists for them."""
+"""Names of parameters that are arrays: NumPy takes lists for them."""
 
 _SEQUENCES = {"arrays": stacked, "choicelist": from_lists, "condlist": from_lists}
-"""What parameters are called that are sequences of arrays, and what makes arrays of lists there.
-
-Numbers are arrays among arrays that are joined; among choices they adapt to those beside them.
-"""
+"""Names of parameters that are sequences of arrays, and the converter of lists there. Numbers are
+arrays among arrays that are joined; among choices they adapt to the others."""
 
 _LISTS = (list, tuple)
 
 _Lists = Mapping[str, Callable[[Any, Any], Any]]
-"""What makes arrays of lists beside a traced value, by our names of parameters."""
+"""Converters of lists to arrays beside a traced value, by our names of parameters."""
 
 
 def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> SpelledFunction:
@@ -395,7 +393,7 @@ class Spelling:
 
 
 _SEVERAL = (("shape",), ("axes",), ("dims",), ("size",))
-"""What methods take as several numbers too."""
+"""Arguments that methods take also as several numbers."""
 
 
 def _taking_several(binding: Callable[..., Any]) -> Callable[..., Any]:
@@ -420,7 +418,7 @@ _DEFAULTS: Mapping[str, tuple[Any, ...]] = {
     "sparse": (False,), "sparse_grad": (False,), "subok": (False, True), "where": (True,),
     "writeable": (False,),
 }  # fmt: skip
-"""What arguments that are not taken may be given as; others as None."""
+"""Values that arguments which are not taken may have; others may be None."""
 
 _OTHERWISE = (
     "write what it does with other functions, or say mixad.stop_gradient(x) if no derivative is "

@@ -30,13 +30,13 @@ _UNCHECKED = frozenset((*COMMON, *TORCH_ELEMENTWISE)) - {"matmul", "where", "ang
 """Functions of elements: kernels check that shapes broadcast and that dtypes fit."""
 
 _OF_LAYOUT = frozenset(("view", "view_as"))
-"""What torch refuses for strides too."""
+"""Functions that torch refuses for strides, too."""
 
 _CHECK_AS_THEY_COMPUTE = frozenset(("celu", "nn.functional.celu", "nn.functional.smooth_l1_loss"))
-"""Functions of elements with options that they check of one element at least."""
+"""Functions of elements that check their options at one element or more."""
 
 _TAKEN: FifoCache[bool] = FifoCache(4096)
-"""The kinds of calls that torch takes."""
+"""Kinds of calls that torch takes."""
 
 
 class CheckedSpelling(NumbersHaveAnAxis):

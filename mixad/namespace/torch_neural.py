@@ -15,7 +15,7 @@ _FUNCTIONS = {**TORCH_ACTIVATIONS, **TORCH_LOSSES, **TORCH_LAYERS}
 
 _BOTH = frozenset(("celu", "selu"))
 _ITS_OWN = frozenset(("cosine_similarity", "hardshrink", "pairwise_distance"))
-"""Under their own names, torch has these too, and these only."""
+"""Functions that have their names in `torch` itself, not in `torch.nn.functional`."""
 
 TORCH_NEURAL: Mapping[str, SpelledFunction] = {
     **{f"nn.functional.{name}": f for name, f in _FUNCTIONS.items() if name not in _ITS_OWN},

@@ -63,7 +63,7 @@ _TORCH_MODULES: dict[str | None, str] = {
     **dict.fromkeys(("torch._C._linalg", "torch._C._fft", "torch._C._special"), ""),
     **dict.fromkeys(("torch.nn.functional", "torch._C._nn"), "nn.functional."),
 }
-"""Where functions are from, and what is before their names in the table."""
+"""Modules of functions, and the prefix of their names in the table."""
 
 
 _LIKE = "* dtype layout device pin_memory memory_format requires_grad"

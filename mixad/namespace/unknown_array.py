@@ -336,7 +336,7 @@ _TESTS = {
         np.equal: "eq", np.not_equal: "ne",
     }.items()
 }  # fmt: skip
-"""Ufuncs that give booleans, as what is recorded of them."""
+"""Ufuncs that return booleans, with their recorded operations."""
 
 _FRESH = frozenset(
     (
@@ -345,7 +345,7 @@ _FRESH = frozenset(
         "argsort sort cumsum cumprod where searchsorted bincount clip sign zeros_like ones_like"
     ).split()
 )
-"""Functions and methods whose results share no memory with what they are given."""
+"""Functions and methods whose results share no memory with their arguments."""
 
 _EXACT = frozenset({"add", "sub", "mul"})
 """Operators that kernels have of all numbers."""
@@ -357,6 +357,6 @@ _OPERATORS = {
 """Ufuncs that are operators."""
 
 _ASKED = frozenset({__name__, "mixad.tape.tracer", "mixad.namespace.array"})
-"""Modules through which Python asks for an element."""
+"""Modules through which Python reads an element."""
 
 _LIBRARIES = frozenset({"mixad", "numpy", "torch", "array_api_compat", "scipy"})

@@ -26,8 +26,8 @@ __all__ = ["SINGULAR", "Activity", "active_arguments", "activity", "spread"]
 Activity = Mapping[Var, frozenset[int]]
 
 SINGULAR = -1
-"""Stands among the slots of a variable whose partials can be infinite: one of them came through an
-op that is singular."""
+"""Is among the slots of a variable whose partials can be infinite: one came through a singular
+op."""
 
 _NONE: frozenset[int] = frozenset()
 _ARGUMENTS = ("x", "y", "z")

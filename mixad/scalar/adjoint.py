@@ -75,7 +75,7 @@ class _Partial:
 
 
 _Row: TypeAlias = Mapping[Var, _Partial]
-"""Variable → partial with respect to it; what has no entry is statically zero."""
+"""Variable → partial with respect to it; a missing one is statically zero."""
 
 
 @dataclass(frozen=True, slots=True)

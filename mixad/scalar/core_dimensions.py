@@ -15,7 +15,7 @@ from mixad.errors import ConfigurationError
 __all__ = ["MAX_ELEMENTS", "Core", "Signature", "read_signature"]
 
 Core: TypeAlias = tuple[int | str, ...]
-"""Lengths of core axes, or the names that they go by."""
+"""Lengths of core axes, or their names."""
 
 MAX_ELEMENTS = 64
 """Elements of all arguments together, and of all results: each is a variable of the kernel."""

@@ -18,7 +18,7 @@ from mixad.scalar.ir import Const
 __all__ = ["Solved", "solved"]
 
 _LOST = 8.0
-"""A pivot smaller than so many units in the last place of what it is a difference of is none."""
+"""A smaller pivot, in units in the last place of the terms of its difference, is none."""
 
 
 @dataclass(frozen=True, slots=True)

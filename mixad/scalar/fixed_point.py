@@ -28,10 +28,10 @@ from mixad.scalar.types import F32, ScalarType
 __all__ = ["NEAR", "NOTHING", "FixedPoint", "LinearStep"]
 
 NEAR = 2.0**-10
-"""A point is taken for a fixed point if Newton's step from it is no longer than so much of it,"""
+"""A point is a fixed point if Newton's step from it is no longer than this share of it,"""
 
 NOTHING = 2.0**-32
-"""or than so much of all that depends on each other, with where it began."""
+"""or than this share of all carries that depend on each other, with where they began."""
 
 Tangents = dict[int, dict[Hashable, Atom]]
 

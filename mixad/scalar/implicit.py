@@ -33,7 +33,7 @@ __all__ = ["MAX_UNKNOWNS", "Values", "closure", "convergence_tests", "converges"
            "read_by", "reads_counters", "refuse_crowd", "refuse_total", "together"]  # fmt: skip
 
 MAX_UNKNOWNS = 8
-"""Most values of a loop that may depend on each other: the unknowns of one linear system of it."""
+"""Most values of a loop that may depend on each other: the unknowns of one linear system."""
 
 Node = TypeVar("Node", bound=Hashable)
 

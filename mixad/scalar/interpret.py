@@ -46,7 +46,7 @@ Scalar: TypeAlias = Any
 """A NumPy scalar."""
 
 Watch = Callable[[Equation, Scalar], Scalar]
-"""Sees the result of an equation and returns what the program goes on with."""
+"""Takes an equation and its result; returns the value that the program goes on with."""
 
 
 class OutsideError(IndexError):
@@ -145,7 +145,7 @@ _Values: TypeAlias = dict[int, Any]
 """NumPy scalars (arrays for array params) by variable; those of constants have negative keys."""
 
 _Step: TypeAlias = Callable[[_Values], Any]
-"""What a statement does to the values, or a block, which returns its results."""
+"""The effect of a statement on the values, or a block, which returns its results."""
 
 
 class _Translation:

@@ -52,8 +52,8 @@ __all__ = ["ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Lin
 Kind = Literal["lane", "uniform", "array"]
 
 UpdateKind = Literal["add", "min", "max", "write"]
-"""What a program does with an element of an accumulator: add to it, take the smaller or larger of
-both, or write over it."""
+"""How a program changes an element of an accumulator: it adds, takes the smaller or larger of both,
+or writes."""
 
 
 @dataclass(frozen=True)

@@ -328,7 +328,7 @@ TABLE: tuple[Op, ...] = (
 )
 _KNOWN = {op.name: op for op in TABLE}
 BY_NAME = MappingProxyType(_KNOWN)
-"""The ops of the table, and those that users' functions with rules are."""
+"""The ops of the table, and those of users' functions with rules."""
 
 
 def add_op(op: Op) -> None:

@@ -194,7 +194,7 @@ class DualTransform:
         self.known = known
         self.duals: dict[Var, Dual] = {}
         self.own: Mapping[str, Atom] = {}
-        """What the partials of the equation at work are called, if it has a rule of its own."""
+        """Names of the partials of the present equation, if it has its own rule."""
 
     def dual(self, atom: Atom) -> Dual:
         """Return an atom of the program as a dual chunk."""

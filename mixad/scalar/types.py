@@ -96,7 +96,7 @@ F32, F64 = ScalarType("float", 32), ScalarType("float", 64)
 
 C64, C128 = ScalarType("complex", 64), ScalarType("complex", 128)
 COMPLEX_TYPES = (C64, C128)
-"""What elements of arrays may be, but no value of a program: there they are pairs of floats."""
+"""Types of elements of arrays that no value of a program has: there they are pairs of floats."""
 
 ALL_TYPES = (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64)
 """The types in which programs compute."""

@@ -131,7 +131,7 @@ def solve(
 
 _KINDS = {"gen": "general", "sym": "symmetric", "her": "hermitian", "pos": "positive definite",
           "upper": "upper triangular", "lower": "lower triangular"}  # fmt: skip
-"""What matrices are assumed to be, by SciPy's short names."""
+"""Assumed kinds of matrices, by SciPy's short names."""
 
 
 @of_arrays("a b")

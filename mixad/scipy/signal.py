@@ -198,7 +198,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
 
 
 MAX_SUMMANDS = 256
-"""Elements of the smaller array up to which sums take less time than transforms, or about it."""
+"""Elements of the smaller array up to which sums take about as long as transforms, or less."""
 
 
 def _convolved(name: str, in1: Any, in2: Any, mode: str, method: str) -> Any:

@@ -28,10 +28,10 @@ from mixad.transforms.linear_rule import RecordedRule
 __all__ = ["checkpoint"]
 
 _CAPTURED = -1
-"""In place of the index of an argument: what is no argument."""
+"""Stands for the index of an argument where a captured array is meant."""
 
 _NEAR = {16: 0.05, 32: 1e-3, 64: 1e-7}
-"""How near they must be, by the bits of their type: other kernels round otherwise."""
+"""Tolerance by the bits of the type: other kernels round otherwise."""
 
 
 def checkpoint(f: Function) -> Function:

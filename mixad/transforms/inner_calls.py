@@ -36,11 +36,11 @@ __all__ = [
 
 
 _MAX_INSIDE = 4096
-"""Operations of a call that is one operation of what is around."""
+"""Most operations of a call that is one operation of the outer recording."""
 
 _MAX_OPERATIONS = 16
-"""Calls that differ in numbers, or in what is asked of them, and are operations of what is around:
-each has a plan."""
+"""Most calls with other numbers or requests that are operations of the outer recording: each has a
+plan."""
 
 
 class InnerRun:
@@ -104,7 +104,7 @@ class InnerRun:
 
 
 _VALUES: FifoCache[Operation] = FifoCache(4096)
-"""Operations that give values of a recording inside of another, by steps and wanted ones."""
+"""Operations for values of an inner recording, by steps and wanted values."""
 
 
 def _values(

@@ -31,7 +31,7 @@ __all__ = ["InnerJacobian", "Mode", "blocks_of"]
 Mode: TypeAlias = Literal["auto", "forward", "reverse"]
 
 _MAX_PASSES = 32
-"""Passes that are one operation of a recording around: a plan has the steps of each."""
+"""Most passes that are one operation of an outer recording: a plan has the steps of each."""
 
 
 class InnerJacobian(InnerForward):

@@ -177,7 +177,7 @@ def _spread(start: float, number: int) -> np.ndarray[Any, Any]:
 
 
 _PERIOD = 1009
-"""After so many, which is a prime, the numbers of longer arrays come again."""
+"""After so many, a prime, the numbers of longer arrays repeat."""
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 

@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 
 
 VALUES_ALONE = Asked(None, of_number=False, with_value=True)
-"""Values, and no gradients."""
+"""A request for values without gradients."""
 
 
 class _Returned(NamedTuple):

@@ -11,11 +11,11 @@ from mixad.call.signature import Function, TransformedFunction
 __all__ = ["History", "history_of"]
 
 _MAX_LEFT = 2
-"""Calls in which a function may leave its strand before none is opened for it any more."""
+"""Calls that may leave a function's strand before no strand is opened for it any more."""
 
 _MAX_NEW = 16
-"""Calls one after another in which a function may do what it has not done before; further ones
-count as if it had left its strand: planning costs more than it saves."""
+"""Successive calls in which a function may do something new; further ones count as if they had left
+the strand: to plan costs more than it saves."""
 
 
 class History:
@@ -47,7 +47,8 @@ class History:
 
 
 _HISTORIES: dict[int, dict[tuple[str, bool, int], History]] = {}
-"""By the id of a function's code, by transform, and by how many transforms the function is of."""
+"""By the id of a function's code; then by transform, and by how many transforms wrap the
+function."""
 
 
 def history_of(f: Function, transform: str, *, is_inner: bool) -> History:

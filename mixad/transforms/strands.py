@@ -25,7 +25,8 @@ from mixad.transforms.strand_history import history_of
 __all__ = ["open_strand"]
 
 _MAX_ELEMENTS = 1 << 23
-"""Elements of all inputs of a strand: a plan is tried once beside the pass that it repeats."""
+"""Most elements of all inputs of a strand: a plan is tried beside the first pass that it
+repeats."""
 
 
 def open_strand(

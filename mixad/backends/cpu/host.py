@@ -208,7 +208,7 @@ def _cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int
 
 
 _LAST_BY_SECOND = 8
-"""A last-level cache that CPUs have for themselves is hardly larger than so many second ones."""
+"""A last-level cache that CPUs do not share is hardly larger than so many second-level ones."""
 
 
 def _count_of(cpus: str) -> int:

@@ -37,7 +37,7 @@ _PASS = 16
 """Vector instructions that take as long as reading and writing a gang of elements."""
 
 _NOTHING = np.zeros(1, np.float64)
-"""What an empty array's address is, so that a kernel can read an element before it is refused."""
+"""Stands in for an empty array, so that a kernel can read an element before it is refused."""
 
 _QUIET = array("i", (0, 0))
 """The flags of kernels that end by themselves and read nothing outside: nobody writes to them."""

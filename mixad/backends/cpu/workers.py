@@ -33,7 +33,7 @@ from mixad.fork_locks import lock_of
 __all__ = ["Workers", "run", "shared", "shutdown"]
 
 SPIN_SECONDS = 50e-6
-"""How long a thread looks for work before it sleeps: about what waking it costs, times two."""
+"""How long a thread looks for work before it sleeps: about twice the cost of waking it."""
 
 _STAND_IN_SPIN_SECONDS = 10e-6  # shorter, since the main thread and its stand-in are one too many
 

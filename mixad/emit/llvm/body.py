@@ -75,7 +75,7 @@ class Body:
         self.elements = Value("true", BOOL, False)
         """The lanes that have an element, where the program changes arrays."""
         self.moved: dict[Atom, tuple[Value, Value]] = {}
-        """Indices that are sums of one that differs from lane to lane and one that does not."""
+        """Indices that are sums of a varying and a uniform one."""
         self.mask: Value | None = None
         self.line: Line | None = None
 

@@ -22,8 +22,8 @@ LINE = 64
 """Bytes of a cache line: alignment of staging areas and of streamed results."""
 
 _STREAMED = LINE // 2
-"""Bytes that a gang must have to be stored past the cache: half a line, as that of a 16-bit type,
-waits in the processor for the other half."""
+"""Bytes of a gang that is stored past the cache: half a line, as of a 16-bit type, would wait in
+the processor for the other half."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ class SplitColumnSum(ColumnSum):
 _SUMS: Mapping[Combine, Callable[..., Writer]] = MappingProxyType(
     {"store": WideStore, "row": RowSum, "tile": TileSum, "columns": ColumnSum}
 )
-"""For outputs that are summed over some axes: what is done within a tile."""
+"""Writers of outputs that are summed over some axes, by combine."""
 
 
 def writer_for(text: Text, output: Output, start: str, spec: KernelSpec) -> Writer:

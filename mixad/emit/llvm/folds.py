@@ -17,10 +17,10 @@ __all__ = ["Folded", "SegmentSum", "StagedReader"]
 
 
 _VECTOR = 8
-"""Elements of a vector that one element is repeated in, fewer than a gang: rows are short."""
+"""Elements of the vector that repeats one element; fewer than a gang, since rows are short."""
 
 _TURN = 4
-"""Elements that a turn of a loop over scalars has."""
+"""Elements in an iteration of a loop over scalars."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType({
 FLOAT_PROGRAMS: Mapping[str, Callable[..., Term]] = MappingProxyType(
     {**PROGRAMS, "floordiv": division.floordiv, "mod": division.mod}
 )
-"""What is inlined for floats: besides `PROGRAMS`, ops that are instructions for integers only."""
+"""Ops that are inlined for floats: `PROGRAMS`, and those that are instructions for integers
+only."""
 
 
 def expand(
@@ -145,10 +146,10 @@ class _SharingBuilder(Builder):
 
 
 _PURE = 1 << 20
-"""More statements than any block has that reads and writes no arrays."""
+"""More statements than any block has that neither reads nor writes arrays."""
 
 _MAX_COMPARED = 32
-"""Statements of an ``If`` of the user that is compared with those before: larger ones differ."""
+"""Statements of a user's ``If`` that is compared with earlier ones: larger ones differ."""
 
 
 def _spelled(block: Block, local: dict[Var, str]) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ __all__ = ["Format", "Pair", "at_least", "at_most", "copysign", "fast_sum", "fma
 
 
 Pair: TypeAlias = tuple[Term, Term]
-"""An unevaluated sum: a float, and a small one that it lacks."""
+"""An unevaluated sum of a float and its small remainder."""
 
 
 @dataclass(frozen=True)
