@@ -490,7 +490,7 @@ def kernel_for(passes: tuple[Program, ...], requests: tuple[OutputRequest, ...])
 
 
 _lock = lock_of(sys.modules[__name__], "_lock", threading.RLock)
-"""Held for moments, to change what kernels are remembered and what they remember.
+"""Held for moments, to change which kernels are cached and what they cache.
 
 Reentrant, because a signal's handler or a ``__del__`` may run a kernel wherever it interrupts.
 """

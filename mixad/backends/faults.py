@@ -1,6 +1,6 @@
-"""What backends of plugins do wrong, told as BackendErrors: whose it is, and how to do without it.
+"""Faults of plugins' backends as BackendErrors: whose each is, and how to do without it.
 
-Built-in backends are not watched: what they raise is raised.
+Built-in backends are not watched: their errors pass through.
 """
 
 from __future__ import annotations

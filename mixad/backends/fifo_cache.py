@@ -1,4 +1,4 @@
-"""A cache of plans that weigh something: those known longest are forgotten when it is full."""
+"""A cache of values that have a weight: the oldest entries are evicted when it is full."""
 
 from __future__ import annotations
 

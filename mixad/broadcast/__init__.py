@@ -1,1 +1,1 @@
-"""The decorator: kernels as functions of arrays, their duals, and what is told of them."""
+"""The decorator: kernels as functions of arrays, their duals, and reports about them."""

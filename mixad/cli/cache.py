@@ -1,4 +1,4 @@
-"""``python -m mixad cache``: where compiled kernels are kept, how much they take, and a way out."""
+"""``python -m mixad cache``: where compiled kernels are, how large they are, and their removal."""
 
 from __future__ import annotations
 

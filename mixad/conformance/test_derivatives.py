@@ -96,7 +96,7 @@ def test_second_derivatives_are_those_of_the_formula(subject: Subject, type: Sca
 
 
 def test_loops_are_differentiated_twice(subject: Subject) -> None:
-    """Each element takes its own number of turns."""
+    """Each element has its own number of iterations."""
     subject.need(BOOL, F64)
     x, n = np.linspace(0.5, 1.5, 35), np.arange(35.0) % 6
     kernel = on(subject, power)

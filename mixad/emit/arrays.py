@@ -72,7 +72,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Run ``test``, narrow ``mask`` by ``condition``, end if it is empty, run ``turn``; again."""
+    """Run ``test``, narrow ``mask`` by ``condition``, end if it is empty, run ``turn``; repeat."""
 
     test: tuple[Step, ...]
     mask: str

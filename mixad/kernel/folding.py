@@ -29,7 +29,7 @@ FOLDED = 512
 summed, a row may have all of the folded axes and `BLOCK` elements."""
 
 _SHORT = FOLDED // 2
-"""Axes are folded until they have so many elements together."""
+"""Axes are folded until they have this many elements together."""
 
 _MAX_COPIES = 16
 """Operands and outputs with a row on a kernel's stack: 256 KiB at most."""

@@ -1,14 +1,14 @@
-"""What a program reads of arrays such that results depend on it, made known at the program's end.
+"""The reads of arrays that a program's results depend on, as outputs of a program.
 
 A pullback adds to arrays at its end: the partial of a read, contracted with the cotangents, at the
 indices of the read.  A read under a condition has its indices inside a branch; here they become
 results of that branch, with a flag that says whether it was taken.
 
-A loop's reads are as many as it takes turns.  Where what they give is only ever added up, the
-derivative of the sum with respect to each summand is 1, so that the cotangent of the sum is that of
-what every turn adds: the sum is an input of what follows the loop, and a second run of the loop, at
-the end, takes its cotangent back turn by turn.  For that, what the loop reads from around it is
-made known, too.
+A loop has as many reads as iterations.  Where they are only ever added up, the derivative of the
+sum with respect to each summand is 1, so that the cotangent of the sum is that of each summand: the
+sum is an input of what follows the loop, and a second run of the loop, at the end, takes its
+cotangent back, iteration by iteration.  For that, the variables that the loop reads from around it
+are outputs, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The dtypes of array libraries, and the types that kernels compute in for them.
 
-Both ways are here, beside the types: a dtype that is met is remembered, and no array is looked at.
+Both ways are here, beside the types: a dtype is cached once it is met, and no array is read.
 """
 
 from __future__ import annotations

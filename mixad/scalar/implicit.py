@@ -1,11 +1,11 @@
 """Loops that go on until they have converged, and what of them the implicit function theorem needs.
 
 Where a loop has come to a fixed point of its step, x = S(x, θ), the derivative of x solves
-(I − ∂S/∂x) dx = ∂S/∂θ dθ: one turn of dual numbers at the point that was reached, and a small
-linear system, in place of dual numbers in every turn (Christianson: "Reverse accumulation and
+(I − ∂S/∂x) dx = ∂S/∂θ dθ: one iteration on dual numbers at the point that was reached, and a small
+linear system, in place of dual numbers in every iteration (Christianson: "Reverse accumulation and
 attractive fixed points", 1994; Griewank, Walther: "Evaluating Derivatives", 2nd ed., chapter 15).
 
-Here is what can be told without numbers: which loops are such loops, which turn is the step (the
+Here is what is known without numbers: which loops are such loops, which iteration is the step (the
 one after which the loop goes on), and whose derivative a result of the loop has.
 """
 

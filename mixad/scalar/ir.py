@@ -24,7 +24,7 @@ variable is assigned once in the whole program and may be read in its block, aft
 and in blocks nested there.
 ``If`` has no variables of its own blocks visible outside: both blocks end in results, which become
 its ``outs``.  ``While`` tests ``cond`` (a block over the carries with one boolean result) before
-every turn, and its ``outs`` are the carries when the test fails.
+every iteration, and its ``outs`` are the carries when the test fails.
 
 Everything here is frozen data.  `mixad.scalar.verify` checks it, `mixad.scalar.build` makes it,
 `mixad.scalar.interpret` runs it.

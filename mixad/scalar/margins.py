@@ -1,11 +1,11 @@
 """How near each element comes to a kink: a program becomes one that computes the margins.
 
 A *kink* is where a function is not smooth: the boundary of a branch, a tie of `abs` or `min`, a
-jump of `floor`, a change of how many turns a loop makes.  Each is a place in the program where a
+jump of `floor`, a change of how many iterations a loop has.  Each is a place in the program where a
 number that depends on the inputs is compared with another one; its margin is their distance, the
-least one of all turns of the loops around, and infinite where the place is not passed.  Distances
-from 0 are absolute if it is a constant or what does not move, others are relative to the larger
-number.
+least one of all iterations of the loops around, and infinite where the place is not passed.
+Distances from 0 are absolute if it is a constant or does not move, others are relative to the
+larger number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which carries of a loop are sums: whatever a turn computes, it adds to them."""
+"""Which carries of a loop are sums: iterations do nothing with them but add to them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The pushforward (`mixad.scalar.pushforward`) writes the program on dual chunks; here a builder
 computes each equation as it is written, so that values and partials are those of the same
-derivative, and Python takes the branches and the turns of loops.
+derivative, and Python takes the branches and the iterations of loops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a function's call records, to be looked at: as text, and as a graph."""
+"""The tape of a function's call, for people: as text, and as a graph."""
 
 from __future__ import annotations
 

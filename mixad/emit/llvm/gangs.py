@@ -1,7 +1,7 @@
 """The loop over the gangs of a row, and its end.
 
 Full gangs are read from and written to the arrays themselves.  The last elements of a row, fewer
-than a gang, go through the same code by way of stages on the stack: for that one turn the *base*
+than a gang, go through the same code by way of stages on the stack: for that iteration the *base*
 of every array is moved such that base plus index is its stage.  So the loop's body is there once,
 and a full gang pays nothing for the others.
 """
