@@ -1,4 +1,4 @@
-"""How each library's arrays share their memory with NumPy: nothing is copied."""
+"""How each library's arrays share their memory with NumPy, without a copy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`torch.autocast`, which lets torch's functions compute in other types than they are given.
+"""`torch.autocast`, which lets torch's functions compute in other types than their arguments'.
 
-Rules here are made for the types that they are given, so what they call is not cast.
+Rules here are made for the arguments' types, so nothing that they call is cast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is refused before a launch is planned: arguments, and results that backends cannot write."""
+"""Refusals before a launch is planned: of arguments, and of results that backends cannot write."""
 
 from __future__ import annotations
 

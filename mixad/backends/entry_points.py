@@ -1,7 +1,7 @@
 """Which installed distributions announce plugins.
 
-Where none does, as with most users, `importlib.metadata` is not imported: that takes a tenth of
-what the rest of mixad does, most of it for the parser of e-mail headers that it reads metadata by.
+For most users none does; then `importlib.metadata` is not imported: it takes a tenth of the time of
+the rest of mixad, most of it for the parser of e-mail headers that it reads metadata by.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Integrations with other systems of derivatives: loaded when their library is there, then asked.
+"""Integrations with other systems of derivatives, loaded when their library is imported.
 
-None is asked about where it is asked on the way of every call: `LOADED` is empty then.
+`LOADED` is empty without one, so that the check at every call costs nothing.
 """
 
 from __future__ import annotations

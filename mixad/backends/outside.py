@@ -1,8 +1,8 @@
 """Which element read outside an array, found after the fact: kernels only note that one did.
 
-The kernel is run again on halves of the element range, about twice the work of the first run in
-all; then the interpreter runs the one element that is left and meets the index itself.  Where it
-cannot, or gives up, all lines are named that read at a computed index.
+The kernel runs again on halves of the element range, about twice the work of the first run in all;
+then the interpreter runs the one element that is left and meets the index itself. Where it cannot,
+or gives up, the error names all lines that read at a computed index.
 """
 
 from __future__ import annotations

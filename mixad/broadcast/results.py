@@ -1,4 +1,4 @@
-"""What a call of a kernel gives: its program's outputs, in the form that the function returns."""
+"""Results of a call of a kernel: its program's outputs, in the form the function returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arrays and numbers of a call are differentiated with respect to."""
+"""The arrays and numbers that a call is differentiated with respect to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Arguments of a call, taken apart into arrays and numbers, and what a result is made into.
+"""Arguments of a call, flattened to arrays and numbers, and results made of outputs.
 
-What is needed at every call is found by the types of the arguments; most calls have none of this.
+The types of the arguments tell what each call needs; most calls need nothing of this.
 """
 
 from __future__ import annotations

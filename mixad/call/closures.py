@@ -1,8 +1,7 @@
-"""What a function captures: copies of functions that captured values no longer change.
+"""Captures of a function: copies of functions whose captured values no longer change.
 
-A function that runs again later must find what it found first.  Cells of closures are taken apart
-and built anew, so that neither a loop variable that has moved on nor a traced value whose
-transform is over is what it finds.
+A function that runs again later must find what it found first. Cells of closures are built anew, so
+that it finds neither a loop variable that has moved on nor a traced value whose transform is over.
 """
 
 from __future__ import annotations

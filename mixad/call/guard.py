@@ -1,8 +1,8 @@
 """Whether a function would read the same from outside as it did: asked at every call.
 
-A snapshot resolves everything that a function and its helpers read, and takes microseconds.  A
-guard repeats the reads alone and compares what comes with what came: objects by identity, numbers
-and arrays by their descriptions, so that a number may have another value.
+A snapshot resolves everything that a function and its helpers read, and takes microseconds. A guard
+repeats the reads alone and compares the results: objects by identity, numbers and arrays by their
+descriptions, so that a number may have another value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a transform is given, checked: a function, and which arguments; and what it returns."""
+"""Checks of a transform's arguments, a function and positions; the types of its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scalar function is for some types of values: one program, and the kernel of its values."""
+"""A scalar function specialised to some types of values: one program, and its kernel call."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What ``python -m mixad`` runs: one module for each command."""
+"""The commands of ``python -m mixad``: one module for each."""

@@ -1,8 +1,8 @@
-"""Reductions and scans as operations, and what differentiates them.
+"""Reductions and scans as operations, and their derivatives.
 
 Forward mode is the same operation on elements with their tangents, for dual numbers combine
-associatively, too.  Reverse mode is an operation of its own; its derivatives are those of the
-steps, one after another, as a loop.
+associatively, too. Reverse mode is an operation of its own; its derivatives are those of the steps,
+one after another, as a loop.
 """
 
 from __future__ import annotations

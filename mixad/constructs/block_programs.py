@@ -1,11 +1,10 @@
-"""Programs that take one block of elements after another: what reductions and scans are made of.
+"""Programs that walk through blocks of elements: the parts of reductions and scans.
 
-An axis is cut into blocks, and each lane of a kernel walks through one.  Arrays have three axes,
-what is before the axis, the axis, and what is after it, then those of an element that is itself a
-small array.  Params are the arrays that are read; for each lane, the place before, the number of
-the block and the place after; how many elements a block has and how many of the first blocks have
-one more; what the operator captures.  An element is several numbers; those that are floats have
-cotangents.
+An axis is cut into blocks, and each lane of a kernel walks through one. Arrays have three axes,
+those before the axis, the axis, and those after it, then those of an element that is itself a small
+array. Params are the arrays that are read; for each lane, the place before, the number of the block
+and the place after; how many elements a block has and how many of the first blocks have one more;
+the operator's captures. An element is several numbers; those that are floats have cotangents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Elements that are combined by operators: numbers, or what is at one place of several arrays."""
+"""Elements that operators combine: numbers, or the numbers at one place of several arrays."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Sums, minima and maxima of elements at indices, as operations, and what differentiates them.
+"""Sums, minima and maxima of elements at indices, as operations, and their derivatives.
 
-Each is a kernel over elements that updates an array, which has a copy for each slab.  The sum and
-the reading of an array at indices are each other's transpose.  Of minima and maxima a second kernel
-finds the first element that is what came out, which has the derivative.
+Each is a kernel over elements that updates an array, which has a copy for each slab. The sum and
+the reading of an array at indices are each other's transpose. For minima and maxima a second kernel
+finds the first element that equals the result, which has the derivative.
 """
 
 from __future__ import annotations

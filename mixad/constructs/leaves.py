@@ -1,4 +1,4 @@
-"""The leaves of what constructs are given and return: arrays and traced values."""
+"""The leaves of constructs' arguments and results: arrays and traced values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user passes as an operator, as a program of two elements."""
+"""The user's operator, as a program of two elements."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The body of a loop, recorded: the user's function becomes a function of arrays.
 
-It is called on values whose elements are unknown.  What it does with them is done in each
-step; what it captures is an argument of the loop.
+It is called on values whose elements are unknown. Each step repeats what it does with them; its
+captures are arguments of the loop.
 """
 
 from __future__ import annotations

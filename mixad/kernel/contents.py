@@ -1,7 +1,7 @@
-"""What the blocks of a program hold: found once for each, inner blocks first.
+"""Summaries of a program's blocks: found once for each, inner blocks first.
 
-A chain of n conditions is n blocks inside one another.  A pass that looked through everything
-inside each of them would take time that grows as n².
+A chain of n conditions is n blocks inside one another. A pass that looked through everything inside
+each of them would take time that grows as n².
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What statements cost: a model in vector instructions, for choices between equals, and flops."""
+"""The cost of statements: a model in vector instructions, for choices between equals, and flops."""
 
 from __future__ import annotations
 

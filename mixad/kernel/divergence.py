@@ -1,10 +1,10 @@
 """Conditions on which lanes differ, flattened so that shared work is done once.
 
-When neighbouring elements take different branches, a gang goes through both.  Work that siblings
-have in common is then done once, under the union of their masks.  A tree of nested conditions is
-taken apart into its pure equations, equal ones become one, and each is given the set of branches
-that need it.  Dear equations with the same set stay under a condition of their own, which skips
-them when no lane needs them, and lesser work inside it goes along; cheap ones are computed always;
+When neighbouring elements take different branches, a gang goes through both. Work that siblings
+have in common is then done once, under the union of their masks. A tree of nested conditions is
+taken apart into its pure equations, equal ones become one, and each gets the set of branches that
+need it. Costly equations with the same set stay under a condition of their own, which skips them
+when no lane needs them, and lesser work inside it goes along; cheap ones are always computed;
 selections put the results together.
 
 The result is an ordinary program that computes the same values.

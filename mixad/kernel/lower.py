@@ -1,4 +1,4 @@
-"""From programs as users' functions give them to programs that emitters spell."""
+"""From programs of users' functions to programs of ops that emitters spell."""
 
 from __future__ import annotations
 

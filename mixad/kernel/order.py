@@ -1,11 +1,11 @@
-"""The order of a program's statements: what the end waits for longest comes first.
+"""The order of a program's statements: the longest chains come first.
 
 The chains of a program that do not depend on one another (two sigmoids, say) stand one after the
-other as they were written, each operation waiting for the one before.  A processor finds work in
-the other chains only as far as it looks ahead, which is less than a gang of a large kernel.  So
-statements are sorted by their *height*, what the dearest chain from them to the end of the block
-costs (Hu, *Parallel sequencing and assembly line problems*, Oper. Res. 9, 1961): chains take turns,
-and what is needed late is computed late.  No value changes.
+other as they were written, each operation waiting for the one before. A processor finds work in the
+other chains only as far as it looks ahead, which is less than a gang of a large kernel. So
+statements are sorted by their *height*, the cost of the costliest chain from them to the end of the
+block (Hu, *Parallel sequencing and assembly line problems*, Oper. Res. 9, 1961): chains alternate,
+and what is needed late is computed late. No value changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Launches over arrays whose elements are moved on around: box by box, so that none is copied.
+"""Launches over rolled arrays: box by box, so that none is copied.
 
 An element of ``roll(x, s)`` is ``x[(i - s) % n]``: in either of two intervals along each axis it is
-at a fixed distance in memory.  So the elements are cut into boxes, and one kernel is launched for
+at a fixed distance in memory. So the elements are cut into boxes, and one kernel is launched for
 each of them, which reads every array with its own strides from a first element of its own.
 """
 

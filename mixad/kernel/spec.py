@@ -1,4 +1,4 @@
-"""What an emitter sees of a kernel, and what one launch adds to it."""
+"""The spec of a kernel, which emitters see, and the launches of it."""
 
 from __future__ import annotations
 

@@ -4,15 +4,14 @@ A tile is a run of rows (neighbours along the last outer axis) times a block of 
 Both sizes are functions of the loop nest's extents, of which of them are summed and of the kind of
 device (`Tiling`), never of threads, so sums have the same bits however many threads run the tiles.
 The loop nest follows from shapes and layouts; whether short rows of it are folded
-(`mixad.kernel.folding`), from what the program costs too, so that two programs may add up equal
-values in another order.  A summed output
-leaves one partial result for each tile and kept element; those are added up by a binary tree
-afterwards.
+(`mixad.kernel.folding`), from the program's cost too, so that two programs may add up equal values
+in another order. A summed output leaves one partial result for each tile and kept element; those
+are added up by a binary tree afterwards.
 
-What accumulates into an array has no place of its own in it, so tiles that follow one another make
-a *slab*: one worker runs it in order, lanes in order, and changes a copy of the array that no other
-slab has.  The copies are put together by the same tree.  How many there are follows from shapes.
-What is written into an array has its place, and no slabs.
+An accumulating lane has no place of its own in the array, so consecutive tiles make a *slab*: one
+worker runs it in order, lanes in order, and changes a copy of the array that no other slab has. The
+copies are put together by the same tree. Shapes decide how many there are. A written lane has its
+own place, and needs no slabs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The array object: what a function that is differentiated gets in place of an array."""
+"""The array object: a function that is differentiated gets it in place of an array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods of arrays that no function does, or not with the same arguments: NumPy's and all others'.
+"""Methods of arrays without a function of the same arguments: NumPy's and all others'.
 
 Where a method and a function of the library agree, `mixad.namespace.spellings` has the function.
 """

@@ -1,4 +1,4 @@
-"""Functions of a library that differentiates itself, for which there is no rule here."""
+"""Functions without a rule here, of a library that differentiates itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The array object of constants: what its library computes, at once."""
+"""The array object of constants: its library computes at once."""
 
 from __future__ import annotations
 

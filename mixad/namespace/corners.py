@@ -1,8 +1,8 @@
 """Corners: where a norm is 0 its derivative is 0 by convention, and it has no second one.
 
-Of a convention nothing can be differentiated: at x = 0, |x| and |x|² would have the same second
-derivative, 0.  So it is nan there, in all elements that the norm is of.  Where a tangent is to be
-differentiated it is refused: a factor 0 that follows, as in |x|², would drop the nan.
+A convention has no second derivative: at x = 0, |x| and |x|² would have the same one, 0. So it is
+nan there, in all elements that the norm is of. A tangent to differentiate there is refused: a
+factor 0 that follows, as in |x|², would drop the nan.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""NumPy's reductions of what a mask selects, with a start, and of what is no nan.
+"""NumPy's reductions of masked elements, with a start, and of elements that are no nan.
 
-What is left out is replaced by a constant that does not count, so it has no derivative.
+A constant that does not count replaces the others, so they have no derivative.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NumPy's quantiles: elements in order, and what is between two of them."""
+"""NumPy's quantiles: sorted elements, and values between two of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's functions of samples: slopes, integrals, what is between points, polynomials, filters."""
+"""NumPy's functions of samples: slopes, integrals, interpolation, polynomials, filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equal or vanishing eigenvalues and singular values, phases of vectors: what has no derivative.
+"""Repeated or vanishing eigenvalues and singular values, and phases: they have no derivatives.
 
 Values are equal, or zero, here if rounding alone explains the difference.
 """

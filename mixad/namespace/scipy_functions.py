@@ -1,6 +1,6 @@
 """Special functions that SciPy computes and that are differentiated here: a table of derivatives.
 
-What `mixad.special` has is compiled; of the others SciPy makes the values, of NumPy arrays.  Their
+Functions of `mixad.special` are compiled; SciPy evaluates the others on NumPy arrays. Their
 derivatives are formulas in the grammar of the op table's, with functions of both kinds.
 """
 

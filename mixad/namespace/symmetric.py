@@ -1,7 +1,7 @@
-"""What is said to be symmetric has to be: libraries read one triangle and look at nothing else.
+"""Checks of symmetric matrices: libraries read one triangle and look at nothing else.
 
 The derivatives of Cholesky factors and of eigenvalues are those along symmetric (Hermitian)
-matrices.  At a matrix whose triangles differ, the library's function depends on one of them alone,
+matrices. At a matrix whose triangles differ, the library's function depends on one of them alone,
 and these derivatives would be those of another function.
 """
 

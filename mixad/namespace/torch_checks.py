@@ -1,10 +1,9 @@
-"""What torch refuses is refused in torch's words: torch is asked, on tensors without elements.
+"""Torch's own refusals, in torch's words: torch is asked, on tensors without elements.
 
 Torch checks shapes and options of a call on its ``meta`` tensors, which have no elements, as it
-does on others.  Whether dtypes go together is left to what computes: where there are several, it is
-asked on ones.  It is asked once for each kind of call.  Where it refuses one, or cannot tell so,
-the same call on plain tensors decides.  What it checks only where it computes is asked of plain
-tensors too.
+does on others. Whether dtypes go together is checked where torch computes: with several dtypes, on
+ones. A call is checked once for each kind. If torch refuses it, or cannot tell so, the same call on
+plain tensors decides, and so it does for checks that torch makes only while it computes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Methods of torch's tensors that end in an underscore: they change the tensor.
 
-The tracer, under all its names, stands for the result; its views are not used any more, as after
+The tracer, under all its names, stands for the result; its views are refused from then on, as after
 every write.
 """
 

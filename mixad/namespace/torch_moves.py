@@ -1,4 +1,4 @@
-"""What moves elements of tensors, beside the standard's functions, by torch's names.
+"""Torch's functions that move elements, beside the standard's, by torch's names.
 
 torch moves the positions of elements, and one gather moves them: see `mixad.namespace.indexing`.
 """

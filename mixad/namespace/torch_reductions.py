@@ -1,4 +1,4 @@
-"""What torch makes of the elements along axes, beside the standard's functions, by its names."""
+"""Torch's reductions and scans along axes, beside the standard's functions, by torch's names."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Derivatives that users give of functions of their own: ops beside those of the table.
+"""Users' derivatives of their own functions: ops beside those of the table.
 
 A call of such a function is its body, written out on numbers that carry no derivative, and one
-equation more: of the value, of what it was computed from, and of what its rule reads from outside.
-Its result is the value; whoever differentiates it writes the rule's program out, whose outputs are
-the partials.  Before anything runs, `mixad.scalar.widen` puts the value in the equation's place.
+equation more: of the value, of its arguments, and of the rule's captures. Its result is the value;
+a derivative writes the rule's program out, whose outputs are the partials. Before anything runs,
+`mixad.scalar.widen` puts the value in the equation's place.
 """
 
 from __future__ import annotations

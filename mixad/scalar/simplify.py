@@ -1,7 +1,7 @@
-"""What a program computes and nobody reads is taken out.
+"""Dead code: statements of a program that nobody reads are removed.
 
-A derivative copies every primal equation, because its branches and partials may need it; which
-ones they did need is known only at the end, and decides which params a kernel has to read.
+A derivative copies every primal equation, because its branches and partials may need it; which ones
+they did need is known only at the end, and decides which params a kernel has to read.
 """
 
 from __future__ import annotations

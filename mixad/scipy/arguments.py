@@ -1,4 +1,4 @@
-"""What counterparts of SciPy's functions are given and return: arrays, in one namespace."""
+"""Arguments and results of counterparts of SciPy's functions: arrays, in one namespace."""
 
 from __future__ import annotations
 

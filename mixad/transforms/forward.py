@@ -1,7 +1,7 @@
 """Forward-mode transforms: tangents of the inputs become tangents of the value.
 
-The function is recorded as for the reverse mode, and its trace is carried forward on dual numbers;
-what is known from other calls is a plan of values and tangents.
+The function is recorded as for the reverse mode, and its tape is pushed forward on dual numbers;
+plans of values and tangents serve calls that are known.
 """
 
 from __future__ import annotations

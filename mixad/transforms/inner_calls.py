@@ -1,4 +1,4 @@
-"""Transforms inside of others that are recorded: a call is one operation of what is around."""
+"""Transforms inside of recordings: a call is one operation of the outer one."""
 
 from __future__ import annotations
 

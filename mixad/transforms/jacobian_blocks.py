@@ -1,8 +1,7 @@
-"""Blocks of a Jacobian, one for each leaf of the value and of the arguments, by passes in either
-mode.
+"""Blocks of a Jacobian, one for each leaf of the value and of the arguments, in either mode.
 
-The Jacobian of a function of N elements into M has N columns, of which forward mode gives up to
-ten in one pass, and M rows, of which reverse mode gives one.
+The Jacobian of a function of N elements into M has N columns, of which forward mode gives up to ten
+in one pass, and M rows, of which reverse mode gives one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls whose values are computed at once; what is linear of them later, any number of times."""
+"""Calls whose values are computed at once, and whose linear maps later, any number of times."""
 
 from __future__ import annotations
 

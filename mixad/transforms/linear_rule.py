@@ -1,11 +1,11 @@
 """Whether a user's rule is linear: in tangents, or in cotangents.
 
-What a rule that is not linear gives is no derivative, and its transpose depends on where it was
-recorded.  So a rule is recorded at four tangents that look random, and the transposes are
-compared: of a linear rule they are one map, computed by the same operations with the same rounding.
-That is all where the recorded operations are linear themselves.  Where this is not known, the rule
-may have a constant term, or a step that its derivative does not see: then f(0) = 0 and f(t) = J t
-are asked for, as closely as rounding lets them be seen.
+The result of a rule that is not linear is no derivative, and its transpose depends on where it was
+recorded. So a rule is recorded at four tangents that look random, and the transposes are compared:
+those of a linear rule are one map, computed by the same operations with the same rounding. That is
+enough where the recorded operations are linear themselves. Where this is not known, the rule may
+have a constant term, or a step that its derivative does not see: then f(0) = 0 and f(t) = J t are
+checked, as closely as rounding allows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls that have been recorded, to be carried forward on dual numbers."""
+"""Recorded calls, to be pushed forward on dual numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves a transform: values, gradients and tangents as its caller gets them."""
+"""Results that leave a transform: values, gradients and tangents in the caller's form."""
 
 from __future__ import annotations
 

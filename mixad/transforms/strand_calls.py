@@ -1,4 +1,4 @@
-"""Calls of transforms by strands: what is known of a recording is not planned again."""
+"""Calls of transforms by strands: a recording that is known is not planned again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How calls of functions by strands went: some are given none any more."""
+"""How calls of functions by strands went: some functions get none any more."""
 
 from __future__ import annotations
 

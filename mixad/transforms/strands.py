@@ -1,4 +1,4 @@
-"""Which calls of transforms are given a strand: by small arrays, numbers, or values of others."""
+"""Which calls of transforms get a strand: those of small arrays, numbers, or values of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine is: its instruction set, caches and vector maths; how many cores we may use."""
+"""The machine: its instruction set, caches and vector maths, and how many cores we may use."""
 
 from __future__ import annotations
 

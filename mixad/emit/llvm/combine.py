@@ -1,6 +1,6 @@
-"""What becomes of a kernel's results: stored, or summed within a tile in a fixed order.
+"""Stores and reductions: a kernel's results are stored, or summed in a tile in a fixed order.
 
-A sum is taken in `mixad.kernel.tiling.accumulator`'s type.  Lanes add up their own elements; at the
+A sum is taken in `mixad.kernel.tiling.accumulator`'s type. Lanes add up their own elements; at the
 end of a row or a tile the lanes are added up by halves: the order depends on the loop nest alone.
 """
 

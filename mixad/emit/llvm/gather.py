@@ -1,13 +1,13 @@
 """Elements of arrays at indices that the program computes: read, or changed.
 
-Negative indices count from the end, as Python's do.  An index outside is noted in a word of the
-call, for the host to raise an IndexError, and reads an element inside instead.  It also asks the
+Negative indices count from the end, as Python's do. An index outside is noted in a word of the
+call, for the host to raise an IndexError, and reads an element inside instead. It also asks the
 kernel to stop: a loop that looks for something in the array would otherwise never find it.
 
 Lanes add one after another, for several may have the same index; where all have one, they are added
-up before.  A lane that is switched off adds zero to its element, one that is outside to the first,
-which changes no sum: sums begin as +0.0 and are never -0.0.  So it is with minima and maxima.  What
-is written goes to an element of the lane's own, or, of a lane that is switched off, to a spare one.
+up before. A lane that is switched off adds zero to its element, one that is outside to the first,
+which changes no sum: sums begin as +0.0 and are never -0.0. Minima and maxima do the same. A write
+goes to an element of the lane's own, or, by a lane that is switched off, to a spare one.
 """
 
 from __future__ import annotations

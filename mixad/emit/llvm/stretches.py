@@ -1,9 +1,9 @@
-"""Where LLVM's scheduler is kept from undoing `mixad.kernel.order`.
+"""Scheduling regions, which keep LLVM from undoing `mixad.kernel.order`.
 
-Statements come in an order in which independent chains take turns. LLVM schedules each block once
+Statements come in an order in which independent chains alternate. LLVM schedules each block once
 more, and where registers become short it finishes one chain after the other, to save spills. The
-processor then waits for every chain, which costs more than a few spills do: so LLVM is given a long
-block in stretches. Many spills cost more than waiting: then the order is LLVM's. Figures are in
+processor then waits for every chain, which costs more than a few spills do: so LLVM gets a long
+block in regions. Many spills cost more than waiting: then the order is LLVM's. Figures are in
 record 0005.
 """
 
