@@ -1,7 +1,7 @@
-"""What stands for the elements of a traced value in the body of a loop, where they are unknown.
+"""Elements of a traced value in the body of a loop, where they are unknown.
 
-A body is recorded once and runs with other values in each step.  What is computed of elements
-without a derivative (comparisons, indices, orders) is recorded there, too.
+A body is recorded once and runs with other values in each step. Results without a derivative
+(comparisons, indices, orders) are recorded there, too.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The pullback of programs that read or add to arrays which are differentiated: one pass for all.
 
-What is read of an array is an input for itself, and so is a sum that a loop adds up of what it
-reads (`mixad.scalar.accesses`).  Chunks of dual numbers follow one another in the pass, so that
-what they give for one array is added to one.  The cotangent ā of an array that the program adds to
-is an array: with a[i] += v, v gets ā[i], and so it does as the gradient of φ = Σ v·ā[i], a number
-that is computed beside and whose cotangent is 1.
+Each read of an array is an input for itself, and so is a sum of reads that a loop adds up
+(`mixad.scalar.accesses`). Chunks of dual numbers follow one another in the pass, so that their
+gradients for one array are added to one. The cotangent ā of an array that the program adds to is an
+array: with a[i] += v, v gets ā[i], and so it does as the gradient of φ = Σ v·ā[i], a number that
+the pass computes, too, and whose cotangent is 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The builder of programs.
 
-Whatever is built is simplified as it is built: equal pure equations become one, and what the
-identities of `mixad.scalar.identities` make simpler is.
+It simplifies while it builds: equal pure equations become one, and the identities of
+`mixad.scalar.identities` are applied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What every instruction-level op computes: its definition on NumPy scalars.
+"""The definition of every instruction-level op, on NumPy scalars.
 
-IEEE arithmetic for floats, wrapping arithmetic for integers, no exceptions.  The interpreter and
-the builder's constant folding both call `evaluate`; every emitter is compared with it bit for bit.
+IEEE arithmetic for floats, wrapping arithmetic for integers, no exceptions. The interpreter and the
+builder's constant folding both call `evaluate`; every emitter is compared with it bit for bit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the interpreter computes for one element, and how exactly a backend must agree.
+"""The interpreter's results for one element, and how exactly a backend must agree.
 
-Ops that have one right result are compared bit for bit.  The others may differ by a few units in
-the last place, and then a comparison may go the other way and everything after it be different.  So
-the interpreter runs such a program several times, with the results of inexact ops displaced by more
+Ops that have one right result are compared bit for bit. The others may differ by a few units in the
+last place, and then a comparison may go the other way and everything after it be different. So the
+interpreter runs such a program several times, with the results of inexact ops displaced by more
 than the tolerance: where that changes a decision, or makes results scatter, the result is not
 *determined*; where it does not, the scatter is the tolerance.
 """

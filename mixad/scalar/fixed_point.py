@@ -4,8 +4,8 @@ The loop ended because the user's test was content.  Whether that was at a fixed
 where it ended, element by element, and nan is the derivative if not: a step of Newton's method from
 there, δ = (I − ∂S/∂x)⁻¹ (S(x) − x), must be small beside the point, in all carries together and in
 the one whose tangent it is; and the matrix must be regular, which it is not where what the loop
-comes to depends on where it began.  A carry that is made of others is what they are, unless it
-reads a counter as well: then one more iteration must leave it near where it is.
+comes to depends on where it began.  The tangent of a carry that is made of others follows from
+theirs, unless it reads a counter as well: then one more iteration must leave it near where it is.
 
 A solution at 0 has no size that δ could be small beside: there it must be next to nothing beside
 the whole point and where the loop began.  Merely small would not do: what decays from 5000 to 1 has

@@ -1,7 +1,7 @@
-"""Loops that go on until they have converged, and what of them the implicit function theorem needs.
+"""Loops that go on until they converge, as the implicit function theorem needs them.
 
-Where a loop has come to a fixed point of its step, x = S(x, θ), the derivative of x solves
-(I − ∂S/∂x) dx = ∂S/∂θ dθ: one iteration on dual numbers at the point that was reached, and a small
+Where a loop has come to a fixed point of its step, x = S(x, θ), the derivative of x solves (I −
+∂S/∂x) dx = ∂S/∂θ dθ: one iteration on dual numbers at the point that was reached, and a small
 linear system, in place of dual numbers in every iteration (Christianson: "Reverse accumulation and
 attractive fixed points", 1994; Griewank, Walther: "Evaluating Derivatives", 2nd ed., chapter 15).
 
