@@ -125,10 +125,10 @@ class Variable(Generic[T]):
             ) from None
 
     def _text(self, environ: Mapping[str, str] | None) -> str:
-        """Return what the variable is set to, nothing where it is not there.
+        """Return the value of the variable, empty if it is not set.
 
-        `os.environ` raises two exceptions to say that, which takes 1 µs; on POSIX it keeps a
-        dictionary by encoded names.
+        `os.environ` raises two exceptions to say so, which takes 1 µs; on POSIX it has a dictionary
+        by encoded names.
         """
         if environ is None:
             environ = os.environ
@@ -225,7 +225,7 @@ def _absolute_path(text: str) -> Path:
 def _user_cache() -> Path:
     """Return the folder for caches in the user's home, or one of the user's own if there is none.
 
-    What another user may have put there is refused by whoever reads it.
+    Readers of it refuse what another user may have put there.
     """
     try:
         return platformdirs.user_cache_path("mixad", appauthor=False).expanduser()

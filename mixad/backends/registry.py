@@ -336,7 +336,7 @@ _lock = lock_of(sys.modules[__name__], "_lock", threading.RLock)
 def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:
     """Call the factory; a failure becomes a BackendError with the reason and what to do.
 
-    What the user has set wrong is no failure of the backend, and no other backend stands in.
+    A user's wrong setting is no failure of the backend, and no other backend stands in.
     """
     spec, plugin = announced.spec, announced.plugin
     try:

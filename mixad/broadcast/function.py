@@ -235,9 +235,10 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         return call.operation
 
     def _prepare(self, call: PreparedCall, values: Sequence[Any]) -> None:
-        """Let calls with such arguments and captures launch the kernel at once, if nothing else
-        is to be done in them: no derivative, no audit.  A launch that fails is done anew by the
-        kernel, which knows other backends."""
+        """Let calls with such arguments launch the kernel at once, without derivative or audit.
+
+        If a launch fails, the kernel repeats it: it knows other backends.
+        """
         if not all(type(v) in PYTHON_SCALARS or describe_array(v) is not None for v in values):
             return
         is_numpys = _DIRECT.issuperset(map(type, values))

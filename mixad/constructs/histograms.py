@@ -201,8 +201,10 @@ class _Indices:
         )
 
     def sort(self) -> tuple[Any, Any]:
-        """Return them in order, counted from the first element of the array, and what sorts them;
-        None if all had their place."""
+        """Return sorted indices, counted from the array's first element, and the order.
+
+        The order is None if all had their place.
+        """
         self.check_inside()
         keys, xp = self.keys, library_of(self.keys).xp
         if self.are_sorted and not bool(xp.any((keys < 0) | self.outside)):
@@ -241,7 +243,7 @@ def _combine_sorted(
 
 
 def _order(keys: Any, count: int) -> Any:
-    """Return what sorts indices, those from 0 to below a number and others, stably.
+    """Return the stable order of indices, of which those below ``count`` are inside.
 
     NumPy sorts numbers of 16 bits by their digits: several times faster than others.
     """

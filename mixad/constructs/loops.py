@@ -256,9 +256,9 @@ def _scan(
 
 
 class _Steps(NamedTuple):
-    """What is called in each step of a loop: of a carry and parts, it returns a carry and ys.
+    """The function of each step of a loop: of a carry and slices, it returns a carry and ys.
 
-    Of a loop over numbers these are the only parts: Python's where the loop runs in Python.
+    A loop over numbers has these as slices: Python's where the loop runs in Python.
     """
 
     name: str
@@ -344,9 +344,9 @@ class _Steps(NamedTuple):
 def _as_carries(
     steps: _Steps, leaves: Sequence[Any], xs: Sequence[Any]
 ) -> tuple[list[Any], Library]:
-    """Return leaves as arrays, numbers as those of the library beside them; and that library.
+    """Return leaves as arrays, and their library; numbers become arrays of the others' library.
 
-    Where there are numbers alone, it is that of what the function captures.
+    Of numbers alone it is the library of the function's captures.
     """
     what = f"mixad.{steps.name}: the carry"
     given = [leaf if is_scalar(leaf) else leaf_of(leaf, what) for leaf in leaves]
@@ -401,9 +401,9 @@ def _dtype_of(result: Result) -> Any:
 
 @cache
 def _can_run_again(library: Library) -> bool:
-    """Whether bodies over arrays of a library are recorded: their results are written side by side.
+    """Whether bodies over a library's arrays are recorded: it can write results side by side.
 
-    Others, JAX's among them, have functions that take no traced values.
+    Others, JAX among them, have functions that take no traced values.
     """
     return not library.is_lazy and bool(is_writeable_array(library.xp.empty(0)))
 
@@ -457,9 +457,9 @@ def _check_test(test: RecordedBody) -> None:
 
 
 def _room_for(carries: Sequence[Result], memory: int | None, length: int | None = None) -> int:
-    """Return how many carries there is memory for, beside one; of a short loop all may be more.
+    """Return how many carries there is memory for, beside one; a short loop may need fewer.
 
-    0 where there is none for two.
+    0 if there is none for two.
     """
     limit = LOOP_MEMORY.read() if memory is None else memory
     bytes_ = sum(each.nbytes for each in carries)
@@ -473,7 +473,7 @@ def _run_in_python(
 ) -> tuple[Any, Any]:
     """Run the steps of a loop one by one, each recorded as any other operation.
 
-    The function may write to what it is given, which is a copy: as where the loop is recorded.
+    The function may write to its arguments, which are copies, as where the loop is recorded.
     """
     carry, found = pytree.unflatten(steps.structure, leaves), list[Any]()
     for at in reversed(range(length)) if reverse else range(length):

@@ -274,7 +274,8 @@ def _on_level(
 ) -> tuple[Any, Any]:
     """Return the Jacobian of a call, and its aux.
 
-    ``traced`` are the arguments as a recording around knows them: used where that serves.
+    ``traced`` are the arguments as a surrounding recording has them; they are used where that
+    serves.
     """
     strand = None
     with Level(name, is_reverse=mode != "forward") as level:
