@@ -292,8 +292,7 @@ class _Steps(NamedTuple):
     def promote(
         self, leaves: Sequence[Any], carries: list[Any], parts: Sequence[Result]
     ) -> list[Any]:
-        """Return carries of which those that are Python numbers have the dtype that a step gives
-        them, if they adapt to what is beside them."""
+        """Return carries; Python numbers that adapt get the dtype that a step returns for them."""
         are_numbers = [is_scalar(leaf) for leaf in leaves]
         if not any(are_numbers):
             return carries
@@ -457,7 +456,7 @@ def _check_test(test: RecordedBody) -> None:
 
 
 def _room_for(carries: Sequence[Result], memory: int | None, length: int | None = None) -> int:
-    """Return how many carries there is memory for, beside one; a short loop may need fewer.
+    """Return how many carries there is memory for, beside one; no limit if all of a loop fit.
 
     0 if there is none for two.
     """
