@@ -27,17 +27,18 @@ class Mode(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelOptions:
-    """Overrides of one decorated function; ConfigurationError for a value that is not allowed.
+    """Overrides of one decorated function; "auto" is mixad's choice.
 
-    "auto" is mixad's choice. The program has its own `loops` and `signature`, so options that
-    differ in these alone are equal.
+    ConfigurationError for a value that is not allowed, and for partials both with the primal and in
+    reverse. The program has its own `loops` and `signature`, so options that differ in these alone
+    are equal.
     """
 
     strategy: Strategy = "auto"  # how: dual chunks, or reverse accumulation
     placement: Placement = "auto"  # when: with the primal, or in the backward pass
     chunk: int | None = None  # most inputs in a pass; None: as few passes as possible
     backend: str | None = None  # its name; None: the best one for the arrays
-    loops: Loops = field(default="unrolled", compare=False)
+    loops: Loops = field(default="unrolled", compare=False)  # of loops that converge
     signature: str | None = field(default=None, compare=False)  # as of NumPy's gufuncs
 
     @property
