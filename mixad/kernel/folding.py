@@ -22,29 +22,30 @@ from mixad.kernel.tiling import GANG, combine_of, partial_shape
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program, written_vars
 
-__all__ = ["FOLDED", "copy_step", "fold_of", "left_of"]
+__all__ = ["COPY_COST", "END_COST", "FOLDED", "GANG_COST", "MAX_COPIES", "SHORT", "SUM_COST",
+           "copy_step", "fold_of", "left_of"]  # fmt: skip
 
 FOLDED = 512
 """Elements of a folded row at most: its copies stay in the first-level cache.  Where axes around
 it are summed, a row may have all of the folded axes and `BLOCK` elements."""
 
-_SHORT = FOLDED // 2
+SHORT = FOLDED // 2
 """Axes are folded until they have so many elements together."""
 
-_MAX_COPIES = 16
+MAX_COPIES = 16
 """Operands and outputs of which a kernel keeps a row on the stack: 256 KiB at most."""
 
 # Measured, in the units of `mixad.kernel.cost`, about a cycle.
-_END_COST = 16
+END_COST = 16
 """What the end of a row costs for each array, where it is no whole gang."""
 
-_COPY_COST: Mapping[Step, float] = MappingProxyType({"row": 1.8, "column": 0.4, "tile": 0.0})
+COPY_COST: Mapping[Step, float] = MappingProxyType({"row": 1.8, "column": 0.4, "tile": 0.0})
 """What an element costs of an operand that is copied."""
 
-_SUM_COST = 0.8
+SUM_COST = 0.8
 """What an element costs of an output that is summed within a row."""
 
-_GANG_COST = 2
+GANG_COST = 2
 """What an operation costs for a gang, where one for a whole row would do."""
 
 
@@ -93,7 +94,7 @@ def _axes_to_fold(extents: tuple[int, ...]) -> int:
     size = 1
     for count, extent in enumerate(reversed(extents), 1):
         size *= extent
-        if size >= _SHORT:
+        if size >= SHORT:
             return count
     return len(extents)
 
@@ -158,13 +159,13 @@ def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
     moving = [k for k, s in enumerate(nest.strides) if s is not None and s[-1]]
     copies = [step for k in range(len(fold.strides)) if (step := copy_step(fold, k)) is not None]
     sums = sum(map(bool, fold.segments))
-    if len(copies) + sums > _MAX_COPIES:
+    if len(copies) + sums > MAX_COPIES:
         return False
     uniform = sum(_uniform_cost(p, moving) for p in passes)
     varying = sum(block_cost(p.body) for p in passes) - uniform
-    saved = _END_COST * (len(moving) + len(fold.summed)) + (math.ceil(gangs) - gangs) * varying
-    by_element = sum(_COPY_COST[step] for step in copies) + _SUM_COST * sums
-    return saved > nest.extents[-1] * by_element + (_GANG_COST * gangs - 1) * uniform
+    saved = END_COST * (len(moving) + len(fold.summed)) + (math.ceil(gangs) - gangs) * varying
+    by_element = sum(COPY_COST[step] for step in copies) + SUM_COST * sums
+    return saved > nest.extents[-1] * by_element + (GANG_COST * gangs - 1) * uniform
 
 
 def _uniform_cost(program: Program, moving: Sequence[int]) -> int:
