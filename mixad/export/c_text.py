@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mixad.export.kernels import Argument, Function, Result, c_names, constant_bits
 from mixad.export.variants import Variant, rank_of
 from mixad.kernel import folding, plan, tiling
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.cost import statement_cost
-from mixad.kernel.spec import Operand
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import written_vars
 from mixad.scalar.types import ScalarType
 from mixad.version import __version__
 
-__all__ = ["LICENCE", "c_type", "header", "names_of", "plan_words", "source"]
+__all__ = ["ARRAY", "LICENCE", "NOTICE", "TOLD", "axes", "bound", "c_type", "constants", "header",
+           "names_of", "params", "part", "plan_words", "source", "table", "told"]  # fmt: skip
 
 LICENCE = "BSD-3-Clause"
 """Of the text that comes from mixad; the kernel is its author's."""
 
-_NOTICE = f"""/* Made by mixad {__version__}. What is the same in every export is part of mixad:
+NOTICE = f"""/* Made by mixad {__version__}. What is the same in every export is part of mixad:
    SPDX-License-Identifier: {LICENCE}
    Copyright (c) 2026, mixad developers. The kernel itself is its author's. */
 """
 
-_ARRAY = """#ifndef MIXAD_ARRAY
+ARRAY = """#ifndef MIXAD_ARRAY
 #define MIXAD_ARRAY
-/* An array: extents of its axes, and bytes between neighbours along them; no strides: packed, the last axis
-   innermost. Elements are aligned as C aligns their type. */
+/* An array: extents of its axes, and bytes between neighbours along them; no strides: packed, the
+   last axis innermost. Elements are aligned as C aligns their type. */
 typedef struct mixad_array {
   void *data;
   const int64_t *extents;
@@ -42,7 +42,8 @@ enum {
   MIXAD_LAYOUT = 2, /* axes are in an order of memory that the kernel was not exported for */
   MIXAD_MEMORY = 3, /* there is no memory for partial sums */
   MIXAD_INDEX = 4,  /* an array was read outside its extents: results are garbage */
-  MIXAD_STOPPED = 5 /* the caller set stop: results are incomplete */
+  MIXAD_STOPPED = 5, /* the caller set stop: results are incomplete */
+  MIXAD_CUDA = 6    /* a call of the CUDA driver failed */
 };
 #endif
 """
@@ -77,7 +78,9 @@ def told(function: Function) -> list[str]:
     """Return lines about what a function takes and gives."""
     taken, given = names_of(function)
     arguments = [a for a in function.arguments if a.kind != "constant"]
-    lines = [_told(name, a.name, a.type, _kind(a)) for a, name in zip(arguments, taken, strict=True)]
+    lines = [
+        _told(name, a.name, a.type, _kind(a)) for a, name in zip(arguments, taken, strict=True)
+    ]
     lines += [
         _told(name, r.name, r.type, f"result, {_axes(r.own, r.rank)}")
         for r, name in zip(function.results, given, strict=True)
@@ -105,10 +108,13 @@ def _kind(argument: Argument) -> str:
 
 
 def _axes(own: Sequence[bool], rank: int) -> str:
-    """Return the axes of an array in words: numbered as those of the broadcast shape."""
+    return f"extents ({', '.join(map(str, axes(own, rank)))})"
+
+
+def axes(own: Sequence[bool], rank: int) -> list[int | str]:
+    """Return the extents of an array, numbered as those of the broadcast shape, or 1."""
     first = len(own) - rank
-    shown = ", ".join(f"n{k}" if flag else "1" for k, flag in enumerate(own) if k >= first)
-    return f"extents ({shown})"
+    return [f"n{k}" if flag else 1 for k, flag in enumerate(own) if k >= first]
 
 
 # -- tables of plan.c ------------------------------------------------------------------------------
@@ -128,7 +134,12 @@ def table(
         for k, a in enumerate(function.arguments):
             rows(f"extents_{k}", "int64_t", map(str, a.shape))
             rows(f"strides_{k}", "int64_t", map(str, a.strides))
-    rows("arguments", "argument_t", (_argument(what, k, a, dynamic) for k, a in enumerate(function.arguments)), "{0}")
+    rows(
+        "arguments",
+        "argument_t",
+        (_argument(what, k, a, dynamic) for k, a in enumerate(function.arguments)),
+        "{0}",
+    )
     rows("params", "int16_t", map(str, function.params))
     rows("results", "result_t", map(_result, function.results))
     rows("costs", "cost_t", (f"{{{mask}u, {cost}}}" for mask, cost in _costs(function)), "{0, 0}")
@@ -148,8 +159,11 @@ def table(
     )
     sums = any(not all(r.own) for r in function.results)
     counts = (rank_of(function), len(function.arguments), len(function.params),
-              len(function.results), len(_costs(function)), len(variants), int(sums))  # fmt: skip
-    parts = ", ".join(f"{what}_{n}" for n in ("arguments", "params", "results", "costs", "variants"))
+              len(function.results), len(_costs(function)), len(variants),
+              len(function.passes), int(sums))  # fmt: skip
+    parts = ", ".join(
+        f"{what}_{n}" for n in ("arguments", "params", "results", "costs", "variants")
+    )
     lines.append(f"static const function_t {what} = {{{', '.join(map(str, counts))}, {parts}}};")
     return "\n".join(lines)
 
@@ -189,15 +203,19 @@ def _costs(function: Function) -> list[tuple[int, int]]:
     return list(found.items())
 
 
-def constants(functions: Sequence[Function], variants: Sequence[Sequence[Variant]]) -> str:
-    """Return the sizes of tables, and the numbers that planning goes by."""
+def constants(
+    functions: Sequence[Function],
+    variants: Sequence[Sequence[Variant]],
+    of_target: Mapping[str, object],
+) -> str:
+    """Return the sizes of tables, the numbers that planning goes by, and those of a target."""
     blocks = [ArgumentBlock(v.spec).words for own in variants for v in own]
     sizes = {
         "AXES": max(map(rank_of, functions)),
         "ARGUMENTS": max(1, *(len(f.arguments) for f in functions)),
         "PARAMS": max(1, *(len(f.params) for f in functions)),
         "OUTPUTS": max(len(f.results) for f in functions),
-        "WORDS": max(blocks),
+        "WORDS": max(blocks) + 1,
     }
     numbers = {
         "W_STOP": ArgumentBlock.STOP,
@@ -228,7 +246,7 @@ def constants(functions: Sequence[Function], variants: Sequence[Sequence[Variant
     }
     own = tiling.CPU_TILING
     return "\n".join([
-        *(f"#define {name} {value}" for name, value in (sizes | numbers).items()),
+        *(f"#define {name} {value}" for name, value in {**sizes, **numbers, **of_target}.items()),
         f"#define CPU_TILING_IS {{{own.tiles}, {own.least_run}, {own.least}}}",
     ])  # fmt: skip
 
@@ -237,7 +255,7 @@ def plan_words(functions: Sequence[Function], variants: Sequence[Sequence[Varian
     """Return how many 64-bit words a plan of `plan.c` takes at most, behind those that are told."""
     axes, outputs = max(map(rank_of, functions)), max(len(f.results) for f in functions)
     words = max(ArgumentBlock(v.spec).words for own in variants for v in own)
-    return 5 + 2 * axes + outputs * (4 + 7 * axes) + words
+    return 6 + 2 * axes + outputs * (4 + 7 * axes) + words
 
 
 def part(name: str) -> str:
@@ -251,8 +269,8 @@ def part(name: str) -> str:
 def header(name: str, functions: Sequence[Function], words: int) -> str:
     """Return the header of an export for the CPU."""
     guard = f"{name.upper()}_H"
-    lines = [_NOTICE, f"#ifndef {guard}", f"#define {guard}", "", "#include <stdint.h>", ""]
-    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "", _ARRAY]
+    lines = [NOTICE, f"#ifndef {guard}", f"#define {guard}", "", "#include <stdint.h>", ""]
+    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "", ARRAY]
     lines += [
         "/* A call in the making, which stays where it is until it is finished. */",
         f"typedef struct {name}_plan {{",
@@ -266,7 +284,7 @@ def header(name: str, functions: Sequence[Function], words: int) -> str:
     for f in functions:
         taken, given = names_of(f)
         listed = params(f, [*taken, *given])
-        lines += [f"/* {_TOLD[f.what]}", *(f"     {line}" for line in told(f))]
+        lines += [f"/* {TOLD[f.what]}", *(f"     {line}" for line in told(f))]
         lines[-1] += " */"
         lines += [
             f"int32_t {name}_{f.what}({listed});",
@@ -274,8 +292,9 @@ def header(name: str, functions: Sequence[Function], words: int) -> str:
             "",
         ]
     lines += [
-        "/* In place of one call: bind; run ranges of tiles, from 0 to plan->tiles, each once, by any thread; finish,",
-        "   by one thread, which adds up what tiles have left, also where a call is given up. */",
+        "/* In place of one call: bind; run ranges of tiles, from 0 to plan->tiles, each once, by",
+        "   any thread; finish, by one thread, which adds up what tiles have left, also where a",
+        "   call is given up. */",
         f"void {name}_run(const {name}_plan *plan, int64_t first, int64_t last);",
         f"int32_t {name}_finish({name}_plan *plan);",
         "",
@@ -288,10 +307,16 @@ def header(name: str, functions: Sequence[Function], words: int) -> str:
     return "\n".join(lines)
 
 
-_TOLD = {
+TOLD = {
     "value": "The value at every element.",
     "pushforward": "The value, and its tangent along tangents of arguments.",
     "pullback": "The value, and the gradients of arguments for cotangents of the value.",
+}
+
+
+_OF_THE_CPU = {
+    "PLAN_HEAD": "int64_t tiles; int32_t stop, outside;",
+    "PADDED(n)": "(up(n, GANG) * GANG)",
 }
 
 
@@ -304,8 +329,8 @@ def source(
     dynamic: bool,
 ) -> str:
     """Return the C text that binds arrays to kernels of the CPU."""
-    lines = [_NOTICE, "#include <stdint.h>", "#include <stdlib.h>", "#include <string.h>", ""]
-    lines += [f'#include "{name}.h"', "", constants(functions, variants), ""]
+    lines = [NOTICE, "#include <stdint.h>", "#include <stdlib.h>", "#include <string.h>", ""]
+    lines += [f'#include "{name}.h"', "", constants(functions, variants, _OF_THE_CPU), ""]
     lines += ["typedef void (*kernel_t)(const void *, int64_t, int64_t);", ""]
     lines += [part("plan.c"), part("cpu.c")]
     lines += [
@@ -325,7 +350,7 @@ def source(
     return "\n".join(lines)
 
 
-def _bound(function: Function) -> tuple[list[str], list[str]]:
+def bound(function: Function) -> tuple[list[str], list[str]]:
     """Return names of what a function in C is given, which no macro has, and the lines that put it
     into arrays."""
     arguments = [a for a in function.arguments if a.kind != "constant"]
@@ -349,7 +374,7 @@ def _bound(function: Function) -> tuple[list[str], list[str]]:
 
 def _entry(name: str, function: Function) -> str:
     """Return the functions that callers see of one function."""
-    what, (names, lines) = function.what, _bound(function)
+    what, (names, lines) = function.what, bound(function)
     listed = params(function, names)
     return "\n".join([
         f"int32_t {name}_{what}_bind({name}_plan *plan, {listed}) {{",

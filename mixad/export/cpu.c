@@ -12,6 +12,8 @@ static int begin(const function_t *f, plan_t *plan, const mixad_array *const *ar
   const int status = bind(f, plan, &CPU_TILING, 1, arrays, numbers, outputs);
   int64_t bytes = LINE;
   if (status || !plan->tiles) return status;
+  plan->words[W_STOP] = (int64_t)(intptr_t)&plan->stop;
+  plan->words[W_OUTSIDE] = (int64_t)(intptr_t)&plan->outside;
   for (int k = 0; k < f->outputs; k++) {
     left_t *left = &plan->left[k];
     if (left->data && !left->is_wide && is_in_place(plan, &f->result[k], left)) left->memory = 0;

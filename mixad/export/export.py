@@ -7,22 +7,27 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.cpu.compiler import relocatable_object
 from mixad.backends.cpu.host import named_host
 from mixad.backends.cpu.symbols import is_vector_function, read_symbols
+from mixad.backends.cuda.bound import are_rows_aligned, widest_of
+from mixad.backends.nvrtc import OPTIONS
+from mixad.emit.cuda import THREADS, accumulator
 from mixad.emit.llvm.text import ENTRY
 from mixad.errors import BackendError, ConfigurationError
-from mixad.export import c_text
+from mixad.export import c_text, cuda_text
 from mixad.export.files import write_folder
-from mixad.export.kernels import Call, Function, functions_of, identifier
-from mixad.export.variants import Variant, variants_of
+from mixad.export.kernels import Argument, Call, Function, functions_of, identifier
+from mixad.export.variants import Variant, variant_for, variants_of
+from mixad.kernel.binding import bind
 from mixad.version import __version__
 
 __all__ = ["Export", "export_call"]
@@ -54,8 +59,10 @@ class Export:
 
     def __str__(self) -> str:
         made = ", ".join(self.files)
-        linked = "linked by" if self.library else "to be linked by"
-        return f"{self.folder}: {made}\nfunctions: {', '.join(self.symbols)}\n{linked}: {self.command}"
+        linked = "built by" if self.library else "to be built, there, by"
+        return (
+            f"{self.folder}: {made}\nfunctions: {', '.join(self.symbols)}\n{linked}: {self.command}"
+        )
 
 
 def export_call(
@@ -70,12 +77,12 @@ def export_call(
 ) -> Export:
     """Write the functions that are asked for of a call; see `BroadcastFunction.export`."""
     if target not in _TARGETS:
-        raise ConfigurationError(f"target must be one of {', '.join(map(repr, _TARGETS))}, not {target!r}")
+        raise ConfigurationError(
+            f"target must be one of {', '.join(map(repr, _TARGETS))}, not {target!r}"
+        )
     named = identifier(call.name) if name is None else name
     if named != identifier(named):
-        raise ConfigurationError(
-            f"name={named!r} is no name in C; write {identifier(named)!r}"
-        )
+        raise ConfigurationError(f"name={named!r} is no name in C; write {identifier(named)!r}")
     functions = functions_of(call, (what,) if isinstance(what, str) else what)
     fill = _TARGETS[target](call, named, functions, cpu, dynamic=dynamic)
     where = Path(folder).absolute()
@@ -107,7 +114,9 @@ def _for_the_cpu(
     for own, named in zip(variants, symbols, strict=True):
         for variant, symbol in zip(own, named, strict=True):
             entry = f"define void @{ENTRY}("
-            texts.append(backend.emit(variant.spec).replace(entry, f"define hidden void @{symbol}("))
+            texts.append(
+                backend.emit(variant.spec).replace(entry, f"define hidden void @{symbol}(")
+            )
     code = relocatable_object(texts, host)
     needed = read_symbols(code).undefined
     libraries = ["-lm", *(["-lmvec"] if any(map(is_vector_function, needed)) else [])]
@@ -132,7 +141,7 @@ def _for_the_cpu(
             "triple": host.triple,
             "instructions": host.cpu,
             "vector_bits": host.vector_bits,
-            "convention": "that of C on this system; one thread, unless the caller shares out tiles",
+            "convention": "that of C; one thread, unless the caller shares out tiles",
             "files": [*files, "export.json"],
             "symbols": _symbols(name, functions),
             "needs": sorted(needed),
@@ -169,6 +178,49 @@ def _symbols(name: str, functions: Sequence[Function]) -> list[str]:
     return [*own, f"{name}_run", f"{name}_finish"]
 
 
+# -- CUDA ------------------------------------------------------------------------------------------
+
+
+def _for_cuda(
+    call: Call, name: str, functions: Sequence[Function], cpu: str, *, dynamic: bool
+) -> Callable[[Path], dict[str, Any]]:
+    """Return what writes an export for CUDA devices."""
+    if cpu != "native":
+        raise ConfigurationError(f"cpu={cpu!r} says nothing of target='cuda'; leave it out")
+    variants = [_variants(f, folds=False, dynamic=dynamic) for f in functions]
+    vector = 1 if dynamic else min(map(_neighbours, functions))
+    text = cuda_text.kernels(name, functions, variants, vector)
+    symbols = cuda_text.launched(name, functions, variants)
+    words = c_text.plan_words(functions, variants)
+    host = cuda_text.source(name, functions, variants, vector, dynamic=dynamic)
+
+    def fill(folder: Path) -> dict[str, Any]:
+        (folder / f"{name}.cu").write_text(text, "utf-8")
+        head = cuda_text.header(name, functions, words, len(symbols))
+        (folder / f"{name}.h").write_text(head, "utf-8")
+        (folder / f"{name}.c").write_text(host, "utf-8")
+        own = [f"{name}_{f.what}_bind" for f in functions]
+        return {
+            **_record(call, name, "cuda", functions, dynamic=dynamic),
+            "convention": "that of C; kernels take a struct of 64-bit words, which the host fills",
+            "threads": THREADS,
+            "kernels": symbols,
+            "files": [f"{name}.cu", f"{name}.h", f"{name}.c", "export.json"],
+            "symbols": [f"{name}_load", *own, f"{name}_launch"],
+            "command": " ".join(["nvcc", "-cubin", *OPTIONS, "-arch=native", f"{name}.cu"]),
+            "library": None,
+        }
+
+    return fill
+
+
+def _neighbours(function: Function) -> int:
+    """Return how many neighbours of a row a thread has, where extents and strides are known."""
+    launch = function.launch(folds=False)
+    widest = widest_of(launch)
+    return widest if are_rows_aligned(launch, bind(launch, accumulator), widest) else 1
+
+
 # -- what is said of every export ------------------------------------------------------------------
 
 
@@ -187,11 +239,20 @@ def _record(
             "kernel": "its author's",
         },
         "dynamic": dynamic,
-        "functions": [_described(name, f) for f in functions],
+        "functions": [_described(name, f, dynamic=dynamic) for f in functions],
     }
 
 
-def _described(name: str, function: Function) -> dict[str, Any]:
+def _shown(argument: Argument, *, dynamic: bool) -> list[int | str]:
+    """Return extents, or the names of those that are alike."""
+    if not dynamic:
+        return list(argument.shape)
+    if argument.kind == "array":
+        return ["any"] * len(argument.shape)
+    return c_text.axes(argument.own, len(argument.shape))
+
+
+def _described(name: str, function: Function, *, dynamic: bool) -> dict[str, Any]:
     taken, given = c_text.names_of(function)
     arguments = [a for a in function.arguments if a.kind != "constant"]
     return {
@@ -203,8 +264,7 @@ def _described(name: str, function: Function) -> dict[str, Any]:
                 "c": c,
                 "kind": _KINDS[a.kind],
                 "dtype": a.type.dtype_name,
-                "example": list(a.shape),
-                "broadcasts": [not own for own in a.own[len(a.own) - len(a.shape) :]],
+                "shape": _shown(a, dynamic=dynamic),
             }
             for a, c in zip(arguments, taken, strict=True)
         ],
@@ -214,17 +274,19 @@ def _described(name: str, function: Function) -> dict[str, Any]:
                 "c": c,
                 "kind": "array",
                 "dtype": r.type.dtype_name,
-                "broadcasts": [not own for own in r.own[len(r.own) - r.rank :]],
+                "shape": c_text.axes(r.own, r.rank),
             }
             for r, c in zip(function.results, given, strict=True)
         ],
         "zeros": list(function.zeros),
-        "constants": {a.name: a.value for a in function.arguments if a.kind == "constant"},
+        "constants": {
+            a.name: np.asarray(a.value).item() for a in function.arguments if a.kind == "constant"
+        },
     }
 
 
 _KINDS = {"lane": "array", "array": "array that is read by index", "uniform": "number"}
 
 _TARGETS: Mapping[str, Callable[..., Callable[[Path], dict[str, Any]]]] = MappingProxyType(
-    {"c": _for_the_cpu}
+    {"c": _for_the_cpu, "cuda": _for_cuda}
 )

@@ -25,7 +25,16 @@ from mixad.scalar.types import I64, ScalarType
 from mixad.tape.kernel_call import kernel_values
 from mixad.tape.pullback_plan import plan_pullback
 
-__all__ = ["Argument", "Call", "Function", "Result", "c_names", "constant_bits", "functions_of", "identifier"]
+__all__ = [
+    "Argument",
+    "Call",
+    "Function",
+    "Result",
+    "c_names",
+    "constant_bits",
+    "functions_of",
+    "identifier",
+]
 
 Kind = Literal["lane", "array", "uniform", "constant"]
 
@@ -157,9 +166,8 @@ def functions_of(call: Call, what: Sequence[str]) -> tuple[Function, ...]:
     """Return the functions that are asked for; refuse what does not leave Python."""
     unknown = [name for name in what if name not in _MADE]
     if unknown or not what:
-        raise ConfigurationError(
-            f"what must name some of {', '.join(map(repr, _MADE))}, not {', '.join(map(repr, what))}"
-        )
+        known, asked = (", ".join(map(repr, names)) for names in (_MADE, what))
+        raise ConfigurationError(f"what must name some of {known}, not {asked or 'none'}")
     _refuse(call)
     if not call.wrt and set(what) != {"value"}:
         raise KernelGradientError(
@@ -259,7 +267,9 @@ def _pushforward(call: Call, arguments: tuple[Argument, ...], shape: tuple[int, 
     program = replace(dual.program, params=tuple(params))
     results, zeros = [], []
     for m, (name, out) in enumerate(_outputs(call, "value")):
-        results.append(Result(name, out.type, (0, dual.outputs[m].primal), len(shape), (True,) * len(shape)))
+        results.append(
+            Result(name, out.type, (0, dual.outputs[m].primal), len(shape), (True,) * len(shape))
+        )
     for m, (name, out) in enumerate(_outputs(call, "tangent")):
         at = dual.outputs[m].partials.get(0)
         if at is not None:
@@ -306,14 +316,19 @@ _MADE: Mapping[str, Callable[[Call, tuple[Argument, ...], tuple[int, ...]], Func
 
 
 def _outputs(call: Call, role: str) -> Iterator[tuple[str, Any]]:
-    """Yield the outputs of a program, and what is called so of them: several are numbered."""
-    outputs = call.program.outputs
+    """Yield the outputs of a program, and what is called so of them: several are numbered, complex
+    ones have parts."""
+    outputs, complex_, number = call.program.outputs, call.parsed.complex_outputs, 0
+    is_single = len(outputs) - len(complex_) == 1
     for m, out in enumerate(outputs):
-        yield role if len(outputs) == 1 else f"{role} {m}", out
+        name = role if is_single else f"{role} {number}"
+        part = ".real" if m in complex_ else ".imag" if m - 1 in complex_ else ""
+        number += m not in complex_
+        yield f"{name}{part}", out
 
 
 def _packed(shape: tuple[int, ...], type: ScalarType) -> tuple[int, ...]:
-    strides, step = [], type.itemsize
+    strides, step = list[int](), type.itemsize
     for extent in reversed(shape):
         strides.insert(0, step)
         step *= extent

@@ -37,7 +37,7 @@ typedef struct {
 } variant_t;
 
 typedef struct {
-  int rank, arguments, params, outputs, costs, variants, sums;
+  int rank, arguments, params, outputs, costs, variants, passes, sums;
   const argument_t *argument;
   const int16_t *param;  /* which argument each param of the kernel is */
   const result_t *result;
@@ -72,8 +72,7 @@ typedef struct {  /* what is left of an output, and where it goes */
 } left_t;
 
 typedef struct {
-  int64_t tiles;
-  int32_t stop, outside;
+  PLAN_HEAD
   const function_t *function;
   const variant_t *variant;
   void *memory;
@@ -418,7 +417,7 @@ static int walk_output(const plan_t *plan, int k, const mixad_array *array, cons
     if (extent != 1) left->stride[first + j] = array && array->strides ? array->strides[j] : packed;
     packed *= extent;
   }
-  int64_t extent[AXES], summed[AXES];
+  int64_t extent[AXES] = {0}, summed[AXES] = {0};
   const int combine = combine_of(loops, k), is_sum = is_summed(loops, k) || (fold && fold->segments[k]);
   int n = 0;
   left->is_wide = is_summed(loops, k);
@@ -432,7 +431,7 @@ static int walk_output(const plan_t *plan, int k, const mixad_array *array, cons
     partial_shape(loops, plan->rows, k, extent);
     for (int i = 0; i < n; i++) summed[i] = loops->summed[i] >> k & 1;
   }
-  int64_t step = is_sum && combine == COLUMNS ? up(extent[n - 1], GANG) * GANG : extent[n - 1];
+  int64_t step = is_sum && combine == COLUMNS ? PADDED(extent[n - 1]) : extent[n - 1];
   for (int i = n - 1; i >= 0; i--) {
     left->extent[i] = extent[i], left->summed[i] = summed[i];
     left->step[i] = i == n - 1 ? 1 : step;
@@ -453,9 +452,11 @@ static int walk_output(const plan_t *plan, int k, const mixad_array *array, cons
 /* Whether an output's memory, contiguous in the order of the loops, can be the caller's. */
 static int is_in_place(const plan_t *plan, const result_t *r, const left_t *left) {
   int64_t packed = r->size;
+  for (int a = 0; a < plan->function->rank; a++)
+    if (r->own >> a & 1 && plan->shape[a] == 0) return 1;
   for (int i = plan->function->rank - 1; i >= 0; i--) {
     const int a = (int)plan->order[i];
-    if (plan->shape[a] == 1) continue;
+    if (plan->shape[a] == 1 || !(r->own >> a & 1)) continue;
     if (left->stride[a] != packed) return 0;
     packed *= plan->shape[a];
   }
@@ -486,7 +487,6 @@ static int bind(const function_t *f, plan_t *plan, const tiling_t *tiling, int f
   int64_t *w = plan->words;
   for (int i = 0; i < f->rank; i++) plan->order[i] = nest.order[i];
   plan->rows = tile_rows(f, loops, tiling), plan->row = loops->extent[outer];
-  w[W_STOP] = (int64_t)(intptr_t)&plan->stop, w[W_OUTSIDE] = (int64_t)(intptr_t)&plan->outside;
   w[W_EXTENT] = loops->extent[outer], w[W_BLOCKS] = blocks_of(loops);
   w[W_ROWS] = plan->rows, w[W_RUNS] = runs_of(loops, plan->rows);
   for (int i = 0; i + 1 < f->rank; i++) w[W_OUTER + i] = i < pads ? 1 : loops->extent[i - pads];

@@ -51,13 +51,15 @@ class Variant:
     @property
     def steps(self) -> tuple[str, ...]:
         """How it reads each param."""
-        return tuple(_STEPS[o.step] if isinstance(o, Operand) else "ANY" for o in self.spec.operands)
+        return tuple(
+            _STEPS[o.step] if isinstance(o, Operand) else "ANY" for o in self.spec.operands
+        )
 
     @property
     def at(self) -> tuple[int, ...]:
-        """Words of params, of outputs, and of the elements of a folded row."""
+        """Words of params, of outputs, of the elements of a folded row, and behind all others."""
         block = ArgumentBlock(self.spec)
-        return (*block.params[:-1], *block.outputs, block.length)
+        return (*block.params[:-1], *block.outputs, block.length, block.words)
 
 
 _STEPS: dict[Step, str] = {"zero": "ZERO", "unit": "UNIT", "any": "ANY", "tile": "BY_TILE",
@@ -151,9 +153,7 @@ def _folded(function: Function, nest: tuple[int, ...], *, is_packed: bool) -> It
             yield _variant(function, sums, segments, step, rank, is_split=is_split)
 
 
-def _row_step(
-    row: tuple[int, ...], around: int, is_packed: bool, own: tuple[bool, ...]
-) -> Step:
+def _row_step(row: tuple[int, ...], around: int, is_packed: bool, own: tuple[bool, ...]) -> Step:
     """Return how a row of some axes is read of an array; its neighbours are along another axis."""
     first, *others = [own[axis] for axis in row]
     if not (first or any(others)):
@@ -203,7 +203,7 @@ def _variant(
 
 
 def _reduced(combine: Combine, rank: int) -> tuple[bool, ...]:
-    """Return the axes of the nest that stand for a combine: around the two innermost any will do."""
+    """Return axes of the nest that stand for a combine: around the innermost two any will do."""
     row, run = combine in ("ROW", "TILE"), combine in ("COLUMNS", "TILE")
     last = [combine == "WIDE", *[False] * (rank - 3)] if rank > 2 else []
     return (*last, *((run, row) if rank > 1 else (row,)))

@@ -34,7 +34,15 @@ from mixad.scalar.build import as_array
 from mixad.scalar.ir import Param, Program, Update, UpdateKind, walk_statements
 from mixad.scalar.types import ScalarType
 
-__all__ = ["DEFAULT_CACHE_BYTES", "MAX_FOLDED", "MAX_PARTIALS", "Layout", "broadcast_strides", "plan", "summed_axes"]
+__all__ = [
+    "DEFAULT_CACHE_BYTES",
+    "MAX_FOLDED",
+    "MAX_PARTIALS",
+    "Layout",
+    "broadcast_strides",
+    "plan",
+    "summed_axes",
+]
 
 DEFAULT_CACHE_BYTES = 8 << 20
 """Taken for the last-level cache where neither the system nor a backend tells its size."""

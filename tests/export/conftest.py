@@ -1,6 +1,7 @@
-"""The modules beside the tests, importable under any import mode."""
+"""The modules beside the tests, and the emulator of CUDA, importable under any import mode."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "cuda")]

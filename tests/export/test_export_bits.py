@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from c_calls import Exported
-from exported_kernels import dot, halves, looked_up, model, scaled, three, whole
+from exported_kernels import model
 
 import mixad
 

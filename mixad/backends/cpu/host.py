@@ -162,9 +162,11 @@ def named_host(cpu: str) -> Host:
     It need not run here.  BackendError for names that are not known.
     """
     host = detect()
-    generic = {name: bits for bits, (_, name) in _X86_WIDTHS.items()} if _is_x86() else {
-        "generic": host.vector_bits
-    }
+    generic = (
+        {name: bits for bits, (_, name) in _X86_WIDTHS.items()}
+        if _is_x86()
+        else {"generic": host.vector_bits}
+    )
     if cpu == "native":
         return host
     if cpu not in generic:
