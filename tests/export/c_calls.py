@@ -78,8 +78,10 @@ class Exported:
         pairs = zip(shapes, function["results"], strict=True)
         return [np.full(own, 7, r["dtype"], order) for own, r in pairs]
 
-    def __call__(self, what, *arguments, **options):
-        shapes = [np.shape(a) for a in arguments]
-        results = self.results(what, arguments, np.broadcast_shapes(*shapes))
+    def __call__(self, what, *arguments, shape=None, **options):
+        """Return what a function gives, over a broadcast shape."""
+        if shape is None:
+            shape = np.broadcast_shapes(*map(np.shape, arguments))
+        results = self.results(what, arguments, shape)
         assert self.status(what, arguments, results, **options) == 0
         return results

@@ -46,6 +46,12 @@ def whole(a, b):
     return a * 3 + (b << 2) - (a & b)
 
 
+@mixad.broadcast
+def divided(x):
+    """A function of libm, by vectors of libmvec where they are."""
+    return np.arctan(x) / np.cbrt(x)
+
+
 @mixad.broadcast(signature="(3),(3)->()")
 def dot(a, b):
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
@@ -58,4 +64,25 @@ def endless(x):
     return x
 
 
-rng = np.random.default_rng(0)
+@mixad.broadcast
+def four(x, a, b):
+    """Sums over two axes of four, and over the other two."""
+    return tanh(x * a) * b
+
+
+@mixad.broadcast
+def product(z, w):
+    return z * w, z.real
+
+
+@mixad.broadcast
+def constant(x, y):
+    """The gradient of y is zero whatever the values are."""
+    return x * x if y > 0.0 else x
+
+
+@mixad.broadcast
+def squared(x, n):
+    """Python integers that may be too large for their type."""
+    k = n * n
+    return x * k

@@ -25,6 +25,9 @@ needs_compilers = pytest.mark.skipif(
 )
 
 
+OTHERS = [(1, 1), (3, 5), (300, 2100), (0, 3), (3000, 7)]
+
+
 class Module(ctypes.Structure):
     _fields_ = (("own", ctypes.c_int64 * 1024),)
 
