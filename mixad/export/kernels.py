@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -385,7 +384,7 @@ def identifier(name: str) -> str:
     found = re.sub(r"\W+", "_", ascii_).strip("_") or "kernel"
     if found[0].isdigit():
         found = f"_{found}"
-    return f"{found}_" if found in _RESERVED or keyword.iskeyword(found) else found
+    return f"{found}_" if found in _RESERVED else found
 
 
 def c_names(names: Iterable[str]) -> list[str]:
