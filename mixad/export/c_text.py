@@ -360,7 +360,8 @@ def bound(function: Function) -> tuple[list[str], list[str]]:
     for k, (a, name) in enumerate(zip(arguments, names, strict=True)):
         is_float = a.kind == "uniform" and a.type.is_float
         arrays.append("0" if a.kind == "uniform" else name)
-        numbers.append(f"(int64_t){name}" if a.kind == "uniform" and not is_float else "0")
+        word = f"{name} != 0" if a.type.is_bool else f"(int64_t){name}"
+        numbers.append(word if a.kind == "uniform" and not is_float else "0")
         if is_float:
             lines.append(f"  memcpy(&numbers[{k}], &{name}, sizeof {name});")
     constants = ["0"] * (len(function.arguments) - len(arguments))

@@ -260,8 +260,7 @@ static void folded(const function_t *f, const nest_t *nest, int count, int64_t l
 static int saves(const function_t *f, const nest_t *nest, const fold_t *fold) {
   const int64_t last = nest->extent[nest->n - 1];
   uint64_t moving = 0;
-  int64_t count = 0, copies = 0, sums = 0, uniform = 0, varying = 0;
-  volatile double by_element = 0;  /* no compiler contracts what Python does not */
+  int64_t count = 0, copies = 0, sums = 0, uniform = 0, varying = 0, by_element = 0;
   for (int p = 0; p < f->params; p++) {
     if (!is_lane(f, p)) continue;
     if (nest->stride[nest->n - 1][p]) moving |= (uint64_t)1 << p, count++;
@@ -276,15 +275,10 @@ static int saves(const function_t *f, const nest_t *nest, const fold_t *fold) {
   for (int i = 0; i < f->costs; i++)
     if (f->cost[i].params & moving) varying += f->cost[i].cost;
     else uniform += f->cost[i].cost;
-  const double gangs = (double)last / GANG;
-  volatile double of_sums = SUM_COST * (double)sums, missing = (double)up(last, GANG) - gangs;
-  by_element += of_sums;
-  volatile double gain = missing * (double)varying, more = GANG_COST * gangs;
-  more -= 1;
-  volatile double for_elements = (double)last * by_element, for_uniform = more * (double)uniform;
-  gain += (double)(END_COST * (count + f->outputs));
-  for_elements += for_uniform;
-  return gain > for_elements;
+  by_element += SUM_COST * sums;
+  const int64_t missing = (GANG - last % GANG) % GANG, by_gang = (GANG_COST * last - GANG) * uniform;
+  const int64_t saved = END_COST * GANG * (count + f->outputs) + missing * varying;
+  return 10 * saved > GANG * last * by_element + 10 * by_gang;
 }
 
 static int fold_of(const function_t *f, const nest_t *nest, int64_t longest, fold_t *fold) {

@@ -35,15 +35,16 @@ SHORT = FOLDED // 2
 MAX_COPIES = 16
 """Operands and outputs of which a kernel keeps a row on the stack: 256 KiB at most."""
 
-# Measured, in the units of `mixad.kernel.cost`, about a cycle.
+# Measured, in the units of `mixad.kernel.cost`, about a cycle; costs of elements in tenths of these,
+# which are integers, so that C decides alike (`mixad/export/plan.c`).
 END_COST = 16
 """What the end of a row costs for each array, where it is no whole gang."""
 
-COPY_COST: Mapping[Step, float] = MappingProxyType({"row": 1.8, "column": 0.4, "tile": 0.0})
-"""What an element costs of an operand that is copied."""
+COPY_COST: Mapping[Step, int] = MappingProxyType({"row": 18, "column": 4, "tile": 0})
+"""What an element costs of an operand that is copied, in tenths."""
 
-SUM_COST = 0.8
-"""What an element costs of an output that is summed within a row."""
+SUM_COST = 8
+"""What an element costs of an output that is summed within a row, in tenths."""
 
 GANG_COST = 2
 """What an operation costs for a gang, where one for a whole row would do."""
@@ -155,7 +156,7 @@ def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
 
     What is the same for a row is computed once for it, but for every gang of a folded one.
     """
-    gangs = nest.extents[-1] / GANG
+    extent = nest.extents[-1]
     moving = [k for k, s in enumerate(nest.strides) if s is not None and s[-1]]
     copies = [step for k in range(len(fold.strides)) if (step := copy_step(fold, k)) is not None]
     sums = sum(map(bool, fold.segments))
@@ -163,9 +164,11 @@ def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
         return False
     uniform = sum(_uniform_cost(p, moving) for p in passes)
     varying = sum(block_cost(p.body) for p in passes) - uniform
-    saved = END_COST * (len(moving) + len(fold.summed)) + (math.ceil(gangs) - gangs) * varying
+    missing = -extent % GANG
+    saved = END_COST * GANG * (len(moving) + len(fold.summed)) + missing * varying
     by_element = sum(COPY_COST[step] for step in copies) + SUM_COST * sums
-    return saved > nest.extents[-1] * by_element + (GANG_COST * gangs - 1) * uniform
+    by_gang = (GANG_COST * extent - GANG) * uniform
+    return 10 * saved > GANG * extent * by_element + 10 * by_gang
 
 
 def _uniform_cost(program: Program, moving: Sequence[int]) -> int:
