@@ -35,8 +35,8 @@ SHORT = FOLDED // 2
 MAX_COPIES = 16
 """Operands and outputs of which a kernel keeps a row on the stack: 256 KiB at most."""
 
-# Measured, in the units of `mixad.kernel.cost`, about a cycle; costs of elements in tenths of these,
-# which are integers, so that C decides alike (`mixad/export/plan.c`).
+# Measured, in the units of `mixad.kernel.cost`, about a cycle; of elements in tenths of these.
+# Integers, so that C decides alike (`mixad/export/plan.c`).
 END_COST = 16
 """What the end of a row costs for each array, where it is no whole gang."""
 
