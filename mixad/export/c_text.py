@@ -63,7 +63,7 @@ def names_of(function: Function) -> tuple[list[str], list[str]]:
     return names[: len(taken)], names[len(taken) :]
 
 
-def params(function: Function, names: Iterable[str]) -> str:
+def params(function: Function, names: Iterable[str], apart: str = ", ") -> str:
     """Return the params of a function in C."""
     types = [
         f"{c_type(a.type)} " if a.kind == "uniform" else "const mixad_array *"
@@ -71,7 +71,7 @@ def params(function: Function, names: Iterable[str]) -> str:
         if a.kind != "constant"
     ]
     types += ["const mixad_array *"] * len(function.results)
-    return ", ".join(map("".join, zip(types, names, strict=True)))
+    return apart.join(map("".join, zip(types, names, strict=True)))
 
 
 def told(function: Function) -> list[str]:
@@ -283,12 +283,12 @@ def header(name: str, functions: Sequence[Function], words: int) -> str:
     ]
     for f in functions:
         taken, given = names_of(f)
-        listed = params(f, [*taken, *given])
+        listed = params(f, [*taken, *given], apart=",\n    ")
         lines += [f"/* {TOLD[f.what]}", *(f"     {line}" for line in told(f))]
         lines[-1] += " */"
         lines += [
-            f"int32_t {name}_{f.what}({listed});",
-            f"int32_t {name}_{f.what}_bind({name}_plan *plan, {listed});",
+            f"int32_t {name}_{f.what}(\n    {listed});",
+            f"int32_t {name}_{f.what}_bind(\n    {name}_plan *plan,\n    {listed});",
             "",
         ]
     lines += [

@@ -79,18 +79,18 @@ def header(name: str, functions: Sequence[Function], words: int, count: int) -> 
     head = f"{name}_plan *plan, const {name}_module *module"
     for f in functions:
         taken, given = c_text.names_of(f)
-        listed = c_text.params(f, [*taken, *given])
+        listed = c_text.params(f, [*taken, *given], apart=",\n    ")
         lines += [f"/* {c_text.TOLD[f.what]}", *(f"     {line}" for line in c_text.told(f))]
         lines[-1] += " */"
         lines += [
-            f"int32_t {name}_{f.what}_bind({head}, {listed});",
+            f"int32_t {name}_{f.what}_bind(\n    {head},\n    {listed});",
             "",
         ]
     lines += [
         "/* Launch a call that is bound, on a stream, with plan->bytes at memory, an address that",
         "   is a multiple of 64. In the end its first four bytes are not zero if an array was read",
         "   outside its extents. */",
-        f"int32_t {name}_launch({head}, CUstream stream, CUdeviceptr memory);",
+        f"int32_t {name}_launch(\n    {head},\n    CUstream stream,\n    CUdeviceptr memory);",
         "",
         "#ifdef __cplusplus",
         "}",

@@ -75,7 +75,22 @@ def export_call(
     dynamic: bool,
     name: str | None,
 ) -> Export:
-    """Write the functions that are asked for of a call; see `BroadcastFunction.export`."""
+    """Write the functions that are asked for of a call.
+
+    Parameters
+    ----------
+    call : Call
+        Of a kernel, with the example's arguments.
+    folder : str or path
+        Where the files go.
+    what, target, cpu, dynamic, name
+        As `BroadcastFunction.export` has them.
+
+    Returns
+    -------
+    Export
+        What was written.
+    """
     if target not in _TARGETS:
         raise ConfigurationError(
             f"target must be one of {', '.join(map(repr, _TARGETS))}, not {target!r}"
