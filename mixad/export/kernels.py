@@ -178,44 +178,60 @@ def functions_of(call: Call, what: Sequence[str]) -> tuple[Function, ...]:
 
 
 def _refuse(call: Call) -> None:
-    """Raise where a call needs what only Python has."""
+    """Raise where a call needs what only Python has, or what an export does not do."""
+    _refuse_arrays(call)
+    _refuse_types(call)
+    name, options = call.name, call.options
+    if options.placement == "forward":
+        raise ConfigurationError(
+            f"{name}: placement='forward' stores partials between two kernels, and an export has "
+            "one; use with_options(placement='auto')"
+        )
+    if options.backend not in (None, "cpu"):
+        raise ConfigurationError(
+            f"{name}: the backend {options.backend!r} is not what is exported; use "
+            "with_options(backend=None)"
+        )
+
+
+def _refuse_arrays(call: Call) -> None:
     name, program, parsed = call.name, call.program, call.parsed
-    first = len(program.params) - len(parsed.captures)
-    for param in program.params[first:]:
+    for param in program.params[len(program.params) - len(parsed.captures) :]:
         if param.kind != "uniform":
             raise KernelTypeError(
                 f"{name} captures the array {param.name!r}, which stays in Python: "
                 "an exported kernel has its arguments only",
                 hint=f"make {param.name!r} an argument",
             )
+    for leaf in parsed.leaves:
+        if len(leaf.params) > 1 and any(program.params[i].kind == "array" for i in leaf.params):
+            raise KernelTypeError(
+                f"{name} reads a long core of {leaf.name!r} by index, at places of elements that "
+                "are made in Python",
+                hint=f"take {leaf.name!r} as mixad.Array, and the element's place as an argument",
+            )
     if program.accumulators:
         raise KernelTypeError(
-            f"{name} writes into an array, which export does not do",
+            f"{name} writes into an array, which an export does not do",
             hint="return what it writes, or call it from Python",
         )
+
+
+def _refuse_types(call: Call) -> None:
+    name, program = call.name, call.program
     for type in (*(p.var.type for p in program.params), *(o.type for o in program.outputs)):
         if type.is_narrow:
             raise KernelTypeError(
                 f"{name}: C has no type for {type.dtype_name}",
                 hint="export it for arguments of float32",
             )
-    for limit in parsed.limits:
+    for limit in call.parsed.limits:
         if limit.place >= len(program.params) or limit.type != I64:
             raise KernelTypeError(
                 f"{name} computes with Python integers at line {limit.location.line}, and nothing "
                 f"outside of Python says whether they fit {limit.type.dtype_name}",
                 hint="pass NumPy's integers, such as np.int64(3), or floats",
             )
-    if call.options.placement == "forward":
-        raise ConfigurationError(
-            f"{name}: placement='forward' stores partials between two kernels, and an export has "
-            "one; use with_options(placement='auto')"
-        )
-    if call.options.backend not in (None, "cpu"):
-        raise ConfigurationError(
-            f"{name}: the backend {call.options.backend!r} is not what is exported; use "
-            "with_options(backend=None)"
-        )
 
 
 def _arguments(call: Call) -> tuple[tuple[Argument, ...], tuple[int, ...]]:

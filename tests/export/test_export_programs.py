@@ -88,7 +88,7 @@ def test_objects_are_independent_of_their_position(folder, tmp_path):
 
 
 def test_a_library_shows_its_functions_and_no_kernels(folder):
-    shown = run("nm", "-D", "--defined-only", folder / "model" / "libmodel.so").split()[2::3]
+    shown = run("nm", "-D", "--defined-only", folder / "model" / "model.so").split()[2::3]
     wanted = {f"model_{what}" for what in ("value", "pushforward", "pullback", "run", "finish")}
     assert set(shown) == wanted | {
         f"model_{what}_bind" for what in ("value", "pushforward", "pullback")

@@ -83,7 +83,7 @@ def export_call(
         Of a kernel, with the example's arguments.
     folder : str or path
         Where the files go.
-    what, target, cpu, dynamic, name
+    what, target, cpu, dynamic, name : str or bool
         As `BroadcastFunction.export` has them.
 
     Returns
@@ -102,7 +102,11 @@ def export_call(
     fill = _TARGETS[target](call, named, functions, cpu, dynamic=dynamic)
     where = Path(folder).absolute()
     record = write_folder(where, fill)
-    library = record.get("library")
+    library = record["library"]
+    if library is None and target == "c":
+        print(
+            f"no C compiler is found; what makes a shared library, in {where}: {record['command']}"
+        )
     return Export(
         where,
         tuple(record["files"]),
@@ -168,13 +172,13 @@ def _for_the_cpu(
     return fill
 
 
-_LIBRARIES = MappingProxyType({"darwin": "lib{}.dylib", "win32": "{}.dll"})
+_SUFFIXES = MappingProxyType({"darwin": ".dylib", "win32": ".dll"})
 
 
 def _linking(name: str, libraries: Sequence[str]) -> tuple[list[str], str]:
     """Return the command that makes a shared library, and the file that it makes."""
     found = (c for c in (os.environ.get("CC", ""), "cc", "gcc", "clang") if shutil.which(c))
-    library = _LIBRARIES.get(sys.platform, "lib{}.so").format(name)
+    library = f"{name}{_SUFFIXES.get(sys.platform, '.so')}"  # libm.so would be taken for libm
     return [next(found, "cc"), "-O2", "-shared", "-fPIC", "-o", library, f"{name}.c", f"{name}.o",
             *libraries], library  # fmt: skip
 
