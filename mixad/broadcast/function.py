@@ -712,8 +712,8 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
             If an option has no such value, or the folder has other files or cannot be made; it is a
             ValueError.
         KernelTypeError
-            If the function captures an array, has floats of 16 bits, computes with Python integers
-            that may be too large, or writes into an array.
+            If the function captures an array, has floats of 16 bits, or computes with Python
+            integers that may be too large.
         KernelGradientError
             If there is nothing to differentiate with respect to.
         BackendError

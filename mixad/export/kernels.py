@@ -210,11 +210,6 @@ def _refuse_arrays(call: Call) -> None:
                 "are made in Python",
                 hint=f"take {leaf.name!r} as mixad.Array, and the element's place as an argument",
             )
-    if program.accumulators:
-        raise KernelTypeError(
-            f"{name} writes into an array, which an export does not do",
-            hint="return what it writes, or call it from Python",
-        )
 
 
 def _refuse_types(call: Call) -> None:

@@ -237,6 +237,19 @@ def test_functions_of_libm_have_the_bits_of_mixad(exported):
     assert same(c("pullback", x, np.ones(1003)), [value, *gradients])
 
 
+@pytest.mark.parametrize("options", [{"chunk": 1}, {"strategy": "reverse"}])
+def test_gradients_are_computed_as_options_say(exported, options):
+    rng, kernel = np.random.default_rng(11), model.with_options(**options)
+    example = [drawn(rng, s) for s in ((30, 20), 20, 20)]
+    name = "_".join(map(str, options))
+    c = exported(f"model_{name}", kernel, *example, what="pullback")
+    for shape in [(500, 37), (40, 300), (3000, 5)]:
+        x, a, b = (drawn(rng, s) for s in (shape, shape[1:], shape[1:]))
+        cotangent = drawn(rng, shape)
+        value, gradients = mixad.value_and_vjp(kernel, (x, a, b), cotangent)
+        assert same(c("pullback", x, a, b, cotangent), [value, *gradients]), shape
+
+
 def test_fixed_extents_need_not_be_told(exported):
     rng = np.random.default_rng(9)
     example = [drawn(rng, s, "f8") for s in ((300, 20), 20, 20)]

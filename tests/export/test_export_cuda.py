@@ -145,6 +145,20 @@ def test_sums_over_three_axes_and_layouts_are_launched(tmp_path):
 
 @pytest.mark.slow
 @needs_compilers
+def test_every_pass_is_launched(tmp_path):
+    rng, kernel = np.random.default_rng(0), model.with_options(chunk=1)
+    x, a, b = (drawn(rng, s) for s in ((70, 48), 48, 48))
+    kernel.export(tmp_path / "out", x, a, b, what="pullback", target="cuda", dynamic=False)
+    on_device, cotangent = OnDevice(tmp_path / "out"), drawn(rng, x.shape)
+    assert {k.rpartition("_")[2] for k in on_device.record["kernels"] if "pass" in k} == set("012")
+    results = [np.full(v.shape, np.nan, "f4") for v in (x, x, a, b)]
+    assert on_device("pullback", (x, a, b, cotangent), results) == (0, False)
+    for found, expected in zip(results, pulled(model, (x, a, b), cotangent), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+@needs_compilers
 def test_reading_outside_an_array_is_noted(tmp_path):
     t, i, x = np.arange(5.0), np.array([0, 4]), np.ones(2)
     looked_up.export(tmp_path / "out", t, i, x, what="value", target="cuda")
