@@ -15,8 +15,24 @@ from mixad.scalar.ir import written_vars
 from mixad.scalar.types import ScalarType
 from mixad.version import __version__
 
-__all__ = ["ARRAY", "LICENCE", "NOTICE", "TOLD", "axes", "bound", "c_type", "constants", "header",
-           "names_of", "params", "part", "plan_words", "source", "table", "told"]  # fmt: skip
+__all__ = [
+    "ARRAY",
+    "LICENCE",
+    "NOTICE",
+    "TOLD",
+    "argument_lines",
+    "axes",
+    "c_type",
+    "constants",
+    "descriptions",
+    "header",
+    "names_of",
+    "params",
+    "part",
+    "plan_words",
+    "source",
+    "table",
+]  # fmt: skip
 
 LICENCE = "BSD-3-Clause"
 """Of the text that comes from mixad; the kernel is its author's."""
@@ -74,15 +90,16 @@ def params(function: Function, names: Iterable[str], apart: str = ", ") -> str:
     return apart.join(map("".join, zip(types, names, strict=True)))
 
 
-def told(function: Function) -> list[str]:
+def descriptions(function: Function) -> list[str]:
     """Return lines about what a function takes and gives."""
     taken, given = names_of(function)
     arguments = [a for a in function.arguments if a.kind != "constant"]
     lines = [
-        _told(name, a.name, a.type, _kind(a)) for a, name in zip(arguments, taken, strict=True)
+        _description(name, a.name, a.type, _kind(a))
+        for a, name in zip(arguments, taken, strict=True)
     ]
     lines += [
-        _told(name, r.name, r.type, f"result, {_axes(r.own, r.rank)}")
+        _description(name, r.name, r.type, f"result, {_axes(r.own, r.rank)}")
         for r, name in zip(function.results, given, strict=True)
     ]
     lines += [f"{name} is zero, whatever the values are: left out" for name in function.zeros]
@@ -94,7 +111,7 @@ def told(function: Function) -> list[str]:
     return lines
 
 
-def _told(name: str, own: str, type: ScalarType, what: str) -> str:
+def _description(name: str, own: str, type: ScalarType, what: str) -> str:
     shown = "" if own == name else f" ({own})"
     return f"{name}{shown}: {type.dtype_name}, {what}"
 
@@ -284,7 +301,7 @@ def header(name: str, functions: Sequence[Function], words: int) -> str:
     for f in functions:
         taken, given = names_of(f)
         listed = params(f, [*taken, *given], apart=",\n    ")
-        lines += [f"/* {TOLD[f.what]}", *(f"     {line}" for line in told(f))]
+        lines += [f"/* {TOLD[f.what]}", *(f"     {line}" for line in descriptions(f))]
         lines[-1] += " */"
         lines += [
             f"int32_t {name}_{f.what}(\n    {listed});",
@@ -350,7 +367,7 @@ def source(
     return "\n".join(lines)
 
 
-def bound(function: Function) -> tuple[list[str], list[str]]:
+def argument_lines(function: Function) -> tuple[list[str], list[str]]:
     """Return names of what a function in C is given, which no macro has, and the lines that put it
     into arrays."""
     arguments = [a for a in function.arguments if a.kind != "constant"]
@@ -375,7 +392,7 @@ def bound(function: Function) -> tuple[list[str], list[str]]:
 
 def _entry(name: str, function: Function) -> str:
     """Return the functions that callers see of one function."""
-    what, (names, lines) = function.what, bound(function)
+    what, (names, lines) = function.what, argument_lines(function)
     listed = params(function, names)
     return "\n".join([
         f"int32_t {name}_{what}_bind({name}_plan *plan, {listed}) {{",

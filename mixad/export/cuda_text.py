@@ -12,15 +12,15 @@ from mixad.export.kernels import Function
 from mixad.export.variants import Variant
 from mixad.scalar.types import F32, F64
 
-__all__ = ["header", "kernels", "launched", "source"]
+__all__ = ["header", "kernel_symbols", "kernels", "source"]
 
 _SUMS = {"SUM_FLOAT": F32, "SUM_DOUBLE": F64}
 
 
-def launched(
+def kernel_symbols(
     name: str, functions: Sequence[Function], variants: Sequence[Sequence[Variant]]
 ) -> list[str]:
-    """Return what is launched: sums along an axis, then the passes of all kernels."""
+    """Return what is kernel_symbols: sums along an axis, then the passes of all kernels."""
     sums = [f"{name}_{symbol.lower()}" for symbol in _SUMS]
     return sums + [
         f"{name}_{f.what}_kernel_{k}_pass_{number}"
@@ -55,7 +55,7 @@ def _apart(symbol: str, text: str) -> str:
 
 
 def header(name: str, functions: Sequence[Function], words: int, count: int) -> str:
-    """Return the header of an export for CUDA; ``count`` kernels are launched."""
+    """Return the header of an export for CUDA; ``count`` kernels are kernel_symbols."""
     guard = f"{name.upper()}_H"
     lines = [c_text.NOTICE, f"#ifndef {guard}", f"#define {guard}", "", "#include <cuda.h>"]
     lines += ["#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
@@ -80,7 +80,7 @@ def header(name: str, functions: Sequence[Function], words: int, count: int) -> 
     for f in functions:
         taken, given = c_text.names_of(f)
         listed = c_text.params(f, [*taken, *given], apart=",\n    ")
-        lines += [f"/* {c_text.TOLD[f.what]}", *(f"     {line}" for line in c_text.told(f))]
+        lines += [f"/* {c_text.TOLD[f.what]}", *(f"     {line}" for line in c_text.descriptions(f))]
         lines[-1] += " */"
         lines += [
             f"int32_t {name}_{f.what}_bind(\n    {head},\n    {listed});",
@@ -110,7 +110,7 @@ def source(
     dynamic: bool,
 ) -> str:
     """Return the C text that binds arrays to kernels of a device and launches them."""
-    symbols = launched(name, functions, variants)
+    symbols = kernel_symbols(name, functions, variants)
     head = f"{name}_plan *plan, const {name}_module *module"
     of_target = {
         "PLAN_HEAD": "int64_t tiles, bytes;",
@@ -136,13 +136,13 @@ def source(
     for f, own in zip(functions, variants, strict=True):
         first = [f"{name}_{f.what}_kernel_{k}_pass_0" for k in range(len(own))]
         at = [str(symbols.index(symbol)) for symbol in first]
-        names, bound = c_text.bound(f)
+        names, lines_of_arrays = c_text.argument_lines(f)
         listed = c_text.params(f, names)
         lines += [
             c_text.table(f, own, at, dynamic=dynamic),
             "",
             f"int32_t {name}_{f.what}_bind({head}, {listed}) {{",
-            *bound,
+            *lines_of_arrays,
             f"  return begin(&{f.what}, (plan_t *)plan, module->processors, arrays, numbers,",
             "               outputs);",
             "}",

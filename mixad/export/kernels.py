@@ -25,6 +25,7 @@ from mixad.tape.kernel_call import kernel_values
 from mixad.tape.pullback_plan import plan_pullback
 
 __all__ = [
+    "MAX_ARRAYS",
     "Argument",
     "Call",
     "Function",
@@ -34,6 +35,9 @@ __all__ = [
     "functions_of",
     "identifier",
 ]
+
+MAX_ARRAYS = 64
+"""Arguments of a function, and results of it: C has them as bits of a word."""
 
 Kind = Literal["lane", "array", "uniform", "constant"]
 
@@ -174,7 +178,16 @@ def functions_of(call: Call, what: Sequence[str]) -> tuple[Function, ...]:
             hint="export what=('value',), or pass floats",
         )
     arguments, shape = _arguments(call)
-    return tuple(_MADE[name](call, arguments, shape) for name in dict.fromkeys(what))
+    found = tuple(_MADE[name](call, arguments, shape) for name in dict.fromkeys(what))
+    for function in found:
+        count = max(len(function.params), len(function.results))
+        if count > MAX_ARRAYS:
+            raise KernelTypeError(
+                f"{call.name}: the {function.what} has {count} arguments or results, and an export "
+                f"takes {MAX_ARRAYS}",
+                hint="leave it out of what=, or name fewer in wrt=",
+            )
+    return found
 
 
 def _refuse(call: Call) -> None:

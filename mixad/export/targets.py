@@ -209,7 +209,7 @@ def _for_cuda(
     variants = [_variants(f, folds=False, dynamic=dynamic) for f in functions]
     vector = 1 if dynamic else min(map(_neighbours, functions))
     text = cuda_text.kernels(name, functions, variants, vector)
-    symbols = cuda_text.launched(name, functions, variants)
+    symbols = cuda_text.kernel_symbols(name, functions, variants)
     words = c_text.plan_words(functions, variants)
     host = cuda_text.source(name, functions, variants, vector, dynamic=dynamic)
 
@@ -258,11 +258,11 @@ def _record(
             "kernel": "its author's",
         },
         "dynamic": dynamic,
-        "functions": [_described(name, f, dynamic=dynamic) for f in functions],
+        "functions": [_function_record(name, f, dynamic=dynamic) for f in functions],
     }
 
 
-def _shown(argument: Argument, *, dynamic: bool) -> list[int | str]:
+def _extents(argument: Argument, *, dynamic: bool) -> list[int | str]:
     """Return extents, or the names of those that are alike."""
     if not dynamic:
         return list(argument.shape)
@@ -271,7 +271,7 @@ def _shown(argument: Argument, *, dynamic: bool) -> list[int | str]:
     return c_text.axes(argument.own, len(argument.shape))
 
 
-def _described(name: str, function: Function, *, dynamic: bool) -> dict[str, Any]:
+def _function_record(name: str, function: Function, *, dynamic: bool) -> dict[str, Any]:
     taken, given = c_text.names_of(function)
     arguments = [a for a in function.arguments if a.kind != "constant"]
     return {
@@ -283,7 +283,7 @@ def _described(name: str, function: Function, *, dynamic: bool) -> dict[str, Any
                 "c": c,
                 "kind": _KINDS[a.kind],
                 "dtype": a.type.dtype_name,
-                "shape": _shown(a, dynamic=dynamic),
+                "shape": _extents(a, dynamic=dynamic),
             }
             for a, c in zip(arguments, taken, strict=True)
         ],

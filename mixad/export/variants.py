@@ -87,9 +87,9 @@ def variants_of(
     found: dict[Variant, None] = {}
     for is_packed, some in ((True, likely), (False, more)):
         for nest in dict.fromkeys(nest for order in some for nest in _nests(order)):
-            found[_unfolded(function, nest, is_packed=is_packed)] = None
+            found[_unfolded_variant(function, nest, is_packed=is_packed)] = None
             if folds and (sums or is_packed):
-                found |= dict.fromkeys(_folded(function, nest, is_packed=is_packed))
+                found |= dict.fromkeys(_folded_variants(function, nest, is_packed=is_packed))
     return tuple(found)
 
 
@@ -123,7 +123,7 @@ def _nests(order: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(order, count)
 
 
-def _unfolded(function: Function, nest: tuple[int, ...], *, is_packed: bool) -> Variant:
+def _unfolded_variant(function: Function, nest: tuple[int, ...], *, is_packed: bool) -> Variant:
     sums = [[not r.own[axis] for axis in nest] for r in function.results]
 
     def step(own: tuple[bool, ...]) -> Step:
@@ -134,7 +134,9 @@ def _unfolded(function: Function, nest: tuple[int, ...], *, is_packed: bool) -> 
     return _variant(function, sums, [()] * len(sums), step)
 
 
-def _folded(function: Function, nest: tuple[int, ...], *, is_packed: bool) -> Iterator[Variant]:
+def _folded_variants(
+    function: Function, nest: tuple[int, ...], *, is_packed: bool
+) -> Iterator[Variant]:
     """Yield the kernels of a nest whose last axes make a row."""
     rank = rank_of(function)
     for count in range(2, len(nest) + 1):

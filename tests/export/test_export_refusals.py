@@ -58,6 +58,11 @@ def long_core(a):
     return total
 
 
+@mixad.broadcast(signature="(40)->()")
+def wide_core(a):
+    return sum(a)
+
+
 stores_partials = plain.with_options(placement="forward")
 on_reference = plain.with_options(backend="reference")
 
@@ -65,6 +70,7 @@ REFUSED = [
     (reads_outside, [np.arange(3)], {}, KernelTypeError, "captures the array 'TABLE'"),
     (adds_outside, [X], {}, KernelTypeError, "captures the array 'GAINS'"),
     (long_core, [np.ones((4, 100))], {}, KernelTypeError, "reads a long core of 'a' by index"),
+    (wide_core, [np.ones(40)], {}, KernelTypeError, "the pushforward has 80 arguments or results"),
     (prints, [X], {}, KernelSyntaxError, "print"),
     (plain, [HALF, HALF], {}, KernelTypeError, "C has no type for float16"),
     (squared, [X, 3], {}, KernelTypeError, "computes with Python integers at line"),
