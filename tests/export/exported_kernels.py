@@ -71,6 +71,14 @@ def four(x, a, b):
 
 
 @mixad.broadcast
+def two(x, a, b, c):
+    """Two results, a branch, arguments of two types."""
+    if a > 0.3:
+        return tanh(x * a) * c, a * b * c
+    return x * b * c + exp(-b * b), a - c
+
+
+@mixad.broadcast
 def product(z, w):
     return z * w, z.real
 

@@ -22,6 +22,7 @@ from exported_kernels import (
     product,
     scaled,
     three,
+    two,
     whole,
 )
 
@@ -38,7 +39,7 @@ SHAPES = [(1000, 300), (1, 1), (1, 7), (5, 1), (3, 3), (2000, 5), (700, 31), (33
 
 
 def drawn(rng, shape, dtype="float32"):
-    return rng.uniform(-1, 1, shape).astype(dtype)
+    return np.asarray(rng.uniform(-1, 1, shape), dtype)
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +104,7 @@ def in_some_order(rng, shape, dtype="float32"):
     """Return an array whose axes are in any order of memory, or one of every second element."""
     order = rng.permutation(len(shape))
     values = drawn(rng, [shape[i] for i in order], dtype).transpose(np.argsort(order))
-    if rng.random() < 0.3:
+    if shape and rng.random() < 0.3:
         values = strided(rng, shape, dtype, "every second")
     return values
 
@@ -122,6 +123,33 @@ def test_sums_over_axes_of_any_order_have_the_bits_of_mixad(exported):
         value, gradients = mixad.value_and_vjp(three, tuple(arguments), cotangent)
         found = c("pullback", *arguments, cotangent)
         assert same(found, [value, *gradients]), (n, [a.strides for a in arguments])
+
+
+PATTERNS = [
+    [(0, 1, 2), (1, None), (2,), ()],
+    [(0, 1, 2), (0, None, 2), (None, 2), (1, None)],
+    [(0, 1), (None, 1), (0, None), (None, None)],
+]
+"""For each argument its axes: those of the broadcast shape, None where it broadcasts."""
+
+
+@pytest.mark.parametrize("patterns", PATTERNS)
+def test_patterns_of_broadcasting_and_types_may_be_mixed(exported, patterns):
+    rng, rank = np.random.default_rng(12), len(patterns[0])
+    types = ("float32", "float64", "float32", "float64")
+
+    def arguments(n, make):
+        shapes = [tuple(1 if axis is None else n[axis] for axis in own) for own in patterns]
+        return [make(rng, shape, type) for shape, type in zip(shapes, types, strict=True)]
+
+    name = f"two_{PATTERNS.index(patterns)}"
+    c = exported(name, two, *arguments((4, 5, 6)[:rank], drawn), what="pullback")
+    for turn in range(LAYOUTS // 2):
+        n = tuple(map(int, rng.choice(EXTENTS, rank)))
+        given = arguments(n, in_some_order if turn % 2 else drawn)
+        cotangents = [drawn(rng, out.shape, out.dtype) for out in two(*given)]
+        values, gradients = mixad.value_and_vjp(two, tuple(given), tuple(cotangents))
+        assert same(c("pullback", *given, *cotangents), [*values, *gradients]), n
 
 
 def test_sums_over_four_axes_are_exported_for_the_order_of_the_example(exported):
