@@ -726,9 +726,9 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         ... def area(a, b):
         ...     return a * b
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     made = area.export(folder, np.ones((2, 3)), np.ones(3), what="pullback")
-        >>> made.symbols
-        ('area_pullback', 'area_pullback_bind', 'area_run', 'area_finish')
+        ...     made = area.export(folder, np.ones((2, 3)), np.ones(3), target="cuda")
+        >>> made.files
+        ('area.cu', 'area.h', 'area.c', 'export.json')
         """
         from mixad.export import Call, export_call
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,9 +31,9 @@ def write_folder(folder: Path, fill: Callable[[Path], dict[str, Any]]) -> dict[s
             )
     elif folder.exists():
         raise ConfigurationError(f"export: {folder} is no folder; name one that is not there")
+    made = _beside(folder)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        made.mkdir(parents=True)
     except OSError as error:
         raise ConfigurationError(
             f"export: no folder can be made in {folder.parent}: {error.strerror}; name another"
@@ -42,17 +41,16 @@ def write_folder(folder: Path, fill: Callable[[Path], dict[str, Any]]) -> dict[s
     try:
         record = fill(made)
         (made / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        made.chmod(0o777 & ~_umask())
         _put(made, folder)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        if made.is_dir():
+            shutil.rmtree(made)
     return record
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _beside(folder: Path) -> Path:
+    """Return a name that no folder beside one has."""
+    return folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
 
 
 def _put(made: Path, folder: Path) -> None:
@@ -60,9 +58,11 @@ def _put(made: Path, folder: Path) -> None:
     if not folder.is_dir():
         made.rename(folder)
         return
-    before = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    before = _beside(folder)
+    folder.rename(before)
     try:
-        folder.rename(before / "before")
         made.rename(folder)
-    finally:
-        shutil.rmtree(before, ignore_errors=True)
+    except OSError:
+        before.rename(folder)
+        raise
+    shutil.rmtree(before)
