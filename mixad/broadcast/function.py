@@ -676,8 +676,8 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         Parameters
         ----------
         folder : str or path
-            Where the files go: a folder that is not there, is empty, or has an export, which is
-            replaced.  Either all files are written or none.
+            Where the files go: a folder that is not there, is empty, or has an export and nothing
+            else, which is replaced.  Either all files are written or none.
         *args
             As for a call: arrays that stand for all of their dtypes, number of axes and pattern of
             broadcasting.

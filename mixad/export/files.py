@@ -21,13 +21,14 @@ def write_folder(folder: Path, fill: Callable[[Path], dict[str, Any]]) -> dict[s
     """Make a folder of what ``fill`` writes into one, and of the record that it returns.
 
     An export that is there is replaced, an empty folder filled.  ConfigurationError if there is
-    anything else, or no folder can be made: then nothing is written.
+    anything else, or if no folder can be made: then nothing is written.
     """
     if folder.is_dir():
-        if any(folder.iterdir()) and not (folder / RECORD).is_file():
+        others = sorted({path.name for path in folder.iterdir()} - _exported(folder))
+        if others:
             raise ConfigurationError(
-                f"export: the folder {folder} has files that are no export; name one that is empty "
-                "or not there"
+                f"export: the folder {folder} has {others[0]!r}, which is of no export; name one "
+                "that is empty or not there"
             )
     elif folder.exists():
         raise ConfigurationError(f"export: {folder} is no folder; name one that is not there")
@@ -46,6 +47,15 @@ def write_folder(folder: Path, fill: Callable[[Path], dict[str, Any]]) -> dict[s
         if made.is_dir():
             shutil.rmtree(made)
     return record
+
+
+def _exported(folder: Path) -> set[str]:
+    """Return the names of the files that the last export has written to a folder."""
+    record = folder / RECORD
+    try:
+        return set(json.loads(record.read_text("utf-8"))["files"]) if record.is_file() else set()
+    except (ValueError, KeyError, TypeError):  # another program's
+        return set()
 
 
 def _beside(folder: Path) -> Path:

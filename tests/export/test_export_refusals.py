@@ -134,13 +134,27 @@ def test_an_empty_folder_is_filled_and_an_export_replaced(tmp_path, exported):
 @pytest.mark.slow
 def test_a_folder_with_other_files_is_left_as_it_is(tmp_path, exported):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigurationError, match="has files that are no export"):
+    with pytest.raises(ConfigurationError, match=r"has 'notes.txt', which is of no export"):
         exported(tmp_path)
     with pytest.raises(ConfigurationError, match="is no folder"):
         exported(tmp_path / "notes.txt")
     with pytest.raises(ConfigurationError, match="no folder can be made in"):
         exported(tmp_path / "notes.txt" / "out")
     assert names(tmp_path) == {"notes.txt"}
+
+
+@pytest.mark.slow
+def test_what_was_added_to_an_export_is_not_lost(tmp_path, exported):
+    folder = tmp_path / "out"
+    exported(folder)
+    (folder / "main.c").write_text("mine")
+    with pytest.raises(ConfigurationError, match=r"has 'main\.c'"):
+        exported(folder)
+    assert (folder / "main.c").read_text() == "mine"
+    (folder / "main.c").unlink()
+    (folder / "export.json").write_text("[]")
+    with pytest.raises(ConfigurationError, match=r"which is of no export"):
+        exported(folder)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes anywhere")
