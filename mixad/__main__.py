@@ -1,4 +1,4 @@
-"""``python -m mixad demo``, ``doctor``, ``cache`` and ``--version``."""
+"""``python -m mixad demo``, ``doctor``, ``cache``, ``export`` and ``--version``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import io
 import os
 import sys
 
-from mixad.cli import cache, demo, doctor
-from mixad.errors import ConfigurationError
+from mixad.cli import cache, demo, doctor, export
+from mixad.errors import MixadError
 from mixad.version import __version__
 
 __all__ = ["main"]
@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _run(options)
-    except ConfigurationError as error:  # the user's to set right: where it was met tells nothing
+    except MixadError as error:  # the user's to set right: where it was met tells nothing
         print(error, file=sys.stderr)
         return 1
 
@@ -29,6 +29,8 @@ def _run(options: argparse.Namespace) -> int:
         return demo.main()
     if options.command == "doctor":
         return doctor.main()
+    if options.command == "export":
+        return export.main(options)
     return cache.main(clear=options.action == "clear")
 
 
@@ -38,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("demo", help="check and time the gradient of an HM-LSTM cell")
     commands.add_parser("doctor", help="what is installed, what is missing and why, a self-test")
+    export.add_options(commands.add_parser("export", help="write a kernel for C or CUDA"))
     cached = commands.add_parser("cache", help="show or clear the folder of compiled kernels")
     cached.add_argument("action", nargs="?", choices=["show", "clear"], default="show")
     return parser

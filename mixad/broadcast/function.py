@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from mixad.broadcast.explain import Explanation
     from mixad.broadcast.kinks import KinkReport
     from mixad.broadcast.trace import Trace
+    from mixad.export import Export
 
 __all__ = ["BroadcastFunction", "broadcast"]
 
@@ -651,6 +653,93 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         from mixad.broadcast.stages import stage_text
 
         return stage_text(*self._differentiated(args, kwargs, wrt), self._options, stage)
+
+    @short_traceback
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        *args: Any,
+        wrt: Names = None,
+        what: str | Sequence[str] = ("value", "pushforward", "pullback"),
+        target: str = "c",
+        cpu: str = "native",
+        dynamic: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Export:
+        """Write the kernel as files that a program in another language calls, without Python.
+
+        For C there are an object file, a header, a C file that binds extents and strides, and a
+        shared library where a C compiler is installed.  A program that calls them computes the same
+        bits as mixad does here, in the thread that calls, or in threads of its own, which share out
+        tiles.
+
+        Parameters
+        ----------
+        folder : str or path
+            Where the files go: a folder that is not there, is empty, or has an export and nothing
+            else, which is replaced.  Either all files are written or none.
+        *args
+            As for a call: arrays that stand for all of their dtypes, number of axes and pattern of
+            broadcasting.
+        wrt : sequence of str or str, optional
+            Names of the parameters to differentiate with respect to; by default all that are arrays
+            of floats, or, if there are no arrays, all that are floats.
+        what : sequence of str or str
+            Some of ``"value"``; ``"pushforward"``: values and tangents; ``"pullback"``: values and
+            gradients for cotangents, those of arguments that broadcast summed to their shapes.
+        target : str
+            ``"c"``; or ``"cuda"``: CUDA C++ for nvcc or NVRTC, and a host function in C.
+        cpu : str
+            What to compile for: ``"native"``, this machine; ``"x86-64-v2"``, ``"x86-64-v3"`` or
+            ``"x86-64-v4"`` on x86-64, ``"generic"`` elsewhere.
+        dynamic : bool
+            Whether extents and strides are arguments; False: they are those of the example, and
+            there is one kernel instead of one for each way to sum.
+        name : str, optional
+            What functions and files are called, such as ``"cell"`` for ``cell_value``; by default
+            the function's own name, or one like it that C has.
+        **kwargs
+            As for a call.
+
+        Returns
+        -------
+        Export
+            Fields to read: the folder, its files, the functions, the command that links them.
+
+        Raises
+        ------
+        ConfigurationError
+            If an option has no such value, or the folder has other files or cannot be made; it is a
+            ValueError.
+        KernelTypeError
+            If the function captures an array, has floats of 16 bits, or computes with Python
+            integers that may be too large.
+        KernelGradientError
+            If there is nothing to differentiate with respect to.
+        BackendError
+            If the CPU is not known, or the linker fails.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, mixad
+        >>> @mixad.broadcast
+        ... def area(a, b):
+        ...     return a * b
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     made = area.export(folder, np.ones((2, 3)), np.ones(3), target="cuda")
+        >>> made.files
+        ('area.cu', 'area.h', 'area.c', 'export.json')
+        """
+        from mixad.export import Call, export_call
+
+        parsed, values = self._parsed(args, kwargs)
+        wants = {what} if isinstance(what, str) else set(what)
+        leaves = active_leaves(parsed, values, wrt) if wants != {"value"} else ()
+        active = tuple(i for leaf in leaves for i in leaf.params)
+        plain_values = tuple(map(plain, values))
+        call = Call(self._source.name, parsed, plain_values, active, self._options)
+        return export_call(call, folder, what, target, cpu, dynamic=dynamic, name=name)
 
     # -- internals -------------------------------------------------------------------------------
 

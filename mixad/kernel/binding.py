@@ -28,7 +28,7 @@ from mixad.scalar.ir import UpdateKind
 from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Binding", "Packing", "Result", "bind", "pack_double"]
+__all__ = ["Binding", "Packing", "Result", "bind", "pack_double", "packing_of"]
 
 Packing: TypeAlias = Callable[[Any], int]
 
@@ -130,7 +130,7 @@ def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Bin
     for k, operand in enumerate(spec.operands):
         if operand is None:
             param = program.params[k]
-            packing = _packing(param.var.type, f"{program.name}: argument {param.name!r}")
+            packing = packing_of(param.var.type, f"{program.name}: argument {param.name!r}")
             uniforms.append((k, block.params[k], packing))
             continue
         arrays.append((k, block.params[k]))
@@ -246,13 +246,13 @@ def _fill_indexed(words: array[int], block: ArgumentBlock, launch: Launch, k: in
         words[block.indexed_stride(k, axis)] = stride
 
 
-def _packing(type: ScalarType, what: str) -> Packing:
-    """Return the function that packs a number into the 64-bit word that kernels read it from.
+def packing_of(type: ScalarType, what: str) -> Packing:
+    """Return what makes of a number the 64-bit word that kernels read it from.
 
     KernelTypeError, which says what the number is, if the type does not hold it.
     """
     if type.is_narrow:  # as memory would hold it, in the type that it is computed in
-        wide = _packing(type.arithmetic, what)
+        wide = packing_of(type.arithmetic, what)
         return lambda value: wide(rounded(value, type).item())
     pack = _PACKING[type.dtype.name].pack
     if type.dtype.name == "float64":

@@ -22,30 +22,32 @@ from mixad.kernel.tiling import GANG, combine_of, partial_shape
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program, written_vars
 
-__all__ = ["FOLDED", "copy_step", "fold_of", "left_of"]
+__all__ = ["COPY_COST", "END_COST", "FOLDED", "GANG_COST", "MAX_COPIES", "SHORT", "SUM_COST",
+           "copy_step", "fold_of", "left_of"]  # fmt: skip
 
 FOLDED = 512
 """Most elements of a folded row: its copies stay in the first-level cache. Where axes around it are
 summed, a row may have all of the folded axes and `BLOCK` elements."""
 
-_SHORT = FOLDED // 2
-"""Axes are folded until they have this many elements together."""
+SHORT = FOLDED // 2
+"""Axes are folded until they have so many elements together."""
 
-_MAX_COPIES = 16
-"""Operands and outputs with a row on a kernel's stack: 256 KiB at most."""
+MAX_COPIES = 16
+"""Operands and outputs of which a kernel keeps a row on the stack: 256 KiB at most."""
 
-# Measured, in the units of `mixad.kernel.cost`, about a cycle.
-_END_COST = 16
-"""Cost of the end of a row for each array, where it is no whole gang."""
+# Measured, in the units of `mixad.kernel.cost`, about a cycle; of elements in tenths of these.
+# Integers, so that C decides alike (`mixad/export/plan.c`).
+END_COST = 16
+"""What the end of a row costs for each array, where it is no whole gang."""
 
-_COPY_COST: Mapping[Step, float] = MappingProxyType({"row": 1.8, "column": 0.4, "tile": 0.0})
-"""Cost of an element of a copied operand."""
+COPY_COST: Mapping[Step, int] = MappingProxyType({"row": 18, "column": 4, "tile": 0})
+"""What an element costs of an operand that is copied, in tenths."""
 
-_SUM_COST = 0.8
-"""Cost of an element of an output that is summed within a row."""
+SUM_COST = 8
+"""What an element costs of an output that is summed within a row, in tenths."""
 
-_GANG_COST = 2
-"""Cost of an operation for a gang, where one for a whole row would do."""
+GANG_COST = 2
+"""What an operation costs for a gang, where one for a whole row would do."""
 
 
 def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
@@ -93,7 +95,7 @@ def _axes_to_fold(extents: tuple[int, ...]) -> int:
     size = 1
     for count, extent in enumerate(reversed(extents), 1):
         size *= extent
-        if size >= _SHORT:
+        if size >= SHORT:
             return count
     return len(extents)
 
@@ -154,17 +156,19 @@ def _saves(nest: Nest, fold: Fold, passes: Sequence[Program]) -> bool:
 
     What is uniform along a row is computed once for it, but for every gang of a folded one.
     """
-    gangs = nest.extents[-1] / GANG
+    extent = nest.extents[-1]
     moving = [k for k, s in enumerate(nest.strides) if s is not None and s[-1]]
     copies = [step for k in range(len(fold.strides)) if (step := copy_step(fold, k)) is not None]
     sums = sum(map(bool, fold.segments))
-    if len(copies) + sums > _MAX_COPIES:
+    if len(copies) + sums > MAX_COPIES:
         return False
     uniform = sum(_uniform_cost(p, moving) for p in passes)
     varying = sum(block_cost(p.body) for p in passes) - uniform
-    saved = _END_COST * (len(moving) + len(fold.summed)) + (math.ceil(gangs) - gangs) * varying
-    by_element = sum(_COPY_COST[step] for step in copies) + _SUM_COST * sums
-    return saved > nest.extents[-1] * by_element + (_GANG_COST * gangs - 1) * uniform
+    missing = -extent % GANG
+    saved = END_COST * GANG * (len(moving) + len(fold.summed)) + missing * varying
+    by_element = sum(COPY_COST[step] for step in copies) + SUM_COST * sums
+    by_gang = (GANG_COST * extent - GANG) * uniform
+    return 10 * saved > GANG * extent * by_element + 10 * by_gang
 
 
 def _uniform_cost(program: Program, moving: Sequence[int]) -> int:

@@ -34,17 +34,25 @@ from mixad.scalar.build import as_array
 from mixad.scalar.ir import Param, Program, Update, UpdateKind, walk_statements
 from mixad.scalar.types import ScalarType
 
-__all__ = ["DEFAULT_CACHE_BYTES", "Layout", "broadcast_strides", "plan", "summed_axes"]
+__all__ = [
+    "DEFAULT_CACHE_BYTES",
+    "MAX_FOLDED",
+    "MAX_PARTIALS",
+    "Layout",
+    "broadcast_strides",
+    "plan",
+    "summed_axes",
+]
 
 DEFAULT_CACHE_BYTES = 8 << 20
 """Taken for the last-level cache where neither the system nor a backend tells its size."""
 
 
-_MAX_PARTIALS = 100
+MAX_PARTIALS = 100
 """Elements of the broadcast shape for each partial sum that the tiles may leave."""
 
-_MAX_FOLDED = 16
-"""The same where rows are folded: unfolded rows cost more than to add up more sums."""
+MAX_FOLDED = 16
+"""The same where rows are folded: rows that are not cost more than adding more of them up."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +152,9 @@ def _loops(
 
     In that case return the order that leaves the fewest, folded if it leaves no more that way.
     """
-    nest, few = nest_of(order), max(FEW_PARTIALS, elements // _MAX_FOLDED)
+    nest, few = nest_of(order), max(FEW_PARTIALS, elements // MAX_FOLDED)
     fold = _fold(nest, passes, few) if folds else None
-    if fold is not None or left_by_tiles(nest) * _MAX_PARTIALS <= elements:
+    if fold is not None or left_by_tiles(nest) * MAX_PARTIALS <= elements:
         return nest, fold
     nest = min([nest, *map(nest_of, other_orders(order))], key=left_by_tiles)
     return nest, _fold(nest, passes, max(few, left_by_tiles(nest))) if folds else None
@@ -155,7 +163,7 @@ def _loops(
 def _fold(nest: Nest, passes: tuple[Program, ...], most: int) -> Fold | None:
     """Return a nest with short rows folded, unless tiles would leave more partial sums."""
     fold = fold_of(nest, passes, FOLDED)
-    if fold is not None and _left_by_fold(fold) * _MAX_PARTIALS > math.prod(nest.extents):
+    if fold is not None and _left_by_fold(fold) * MAX_PARTIALS > math.prod(nest.extents):
         fold = min(fold, fold_of(nest, passes, BLOCK) or fold, key=_left_by_fold)
     return None if fold is None or _left_by_fold(fold) > most else fold
 

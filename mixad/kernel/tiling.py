@@ -23,7 +23,8 @@ from typing import Literal, NamedTuple
 from mixad.kernel.spec import Launch, Output
 from mixad.scalar.types import F64, ScalarType
 
-__all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "Combine", "Tiling",
+__all__ = ["BLOCK", "CPU_TILING", "FEW_PARTIALS", "GANG", "MAX_RUN", "MAX_TILE",
+           "Combine", "Tiling",
            "accumulator", "combine_of", "is_left_whole", "padded_columns",
            "partial_shape", "slab_limit", "slab_tiles", "tile_blocks", "tile_count", "tile_rows",
            "tile_runs"]  # fmt: skip
@@ -34,11 +35,11 @@ GANG = 16
 BLOCK = 2048
 """Elements of the innermost axis in one tile; inputs of a tile stay in cache between passes."""
 
-_MAX_RUN = 512
+MAX_RUN = 512
 """Rows that are summed one after another, at most: each run leaves a row of partial sums."""
 
 
-_TILE = 8192
+MAX_TILE = 8192
 """Elements that make a tile worth its overhead on a CPU, and of several rows at most anywhere."""
 
 
@@ -49,10 +50,10 @@ class Tiling(NamedTuple):
     `least_run` leave costs more than it gains to run them side by side.
     """
 
-    tiles: int = 64  # that a sum over rows is cut into, if possible
-    least_run: int = 64  # rows of a run, where the innermost axis stays
-    least: int = _TILE  # elements of a tile, if there are so many
-    slabs: int = 64  # most for a small array
+    tiles: int = 64
+    least_run: int = 64
+    least: int = MAX_TILE
+    slabs: int = 64
 
 
 CPU_TILING = Tiling()
@@ -95,7 +96,7 @@ def tile_rows(
     if _blocks(extents) > 1:
         return 1  # tiles that follow one another are neighbours in memory, which is read ahead of
     columns = max(1, extents[-1])
-    for_tiles = min(_TILE // columns, math.prod(extents[:-1]) // tiling.tiles)
+    for_tiles = min(MAX_TILE // columns, math.prod(extents[:-1]) // tiling.tiles)
     return max(1, min(extents[-2], max(tiling.least // columns, for_tiles)))
 
 
@@ -109,7 +110,7 @@ def _rows_of_columns(extents: Sequence[int], tiling: Tiling) -> int:
     for_tiles = rows * math.prod(extents[:-2]) * _blocks(extents) // tiling.tiles
     for_memory = math.prod(extents) * tiling.least_run // (FEW_PARTIALS * CPU_TILING.least_run)
     for_work = tiling.least // max(1, min(extents[-1], BLOCK))
-    return min(rows, _MAX_RUN, max(tiling.least_run, for_tiles, for_memory, for_work))
+    return min(rows, MAX_RUN, max(tiling.least_run, for_tiles, for_memory, for_work))
 
 
 def tile_count(launch: Launch) -> int:

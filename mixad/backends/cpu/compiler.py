@@ -13,7 +13,8 @@ import ctypes
 import functools
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -32,6 +33,7 @@ __all__ = [
     "compile_module",
     "compile_object",
     "load_object",
+    "relocatable_object",
 ]
 
 DEFAULT_LEVEL = 2
@@ -144,16 +146,29 @@ def compile_object(
     The code may call libmvec's functions and the allowed ones. Another call, or IR that is not
     valid, is a BackendError.
     """
-    with _optimised(ir_text, host or detect(), level) as (module, machine):
+    with _optimised([ir_text], host or detect(), level) as (module, machine):
         object_code: bytes = machine.emit_object(module)
     _free_discarded()
     check_symbols(read_symbols(object_code), allowed)
     return object_code
 
 
+def relocatable_object(ir_texts: Sequence[str], host: Host) -> bytes:
+    """Compile texts of LLVM IR to one object file that linkers place anywhere.
+
+    As `compile_object` otherwise.
+    """
+    machine = partial(_linkers_machine, host, DEFAULT_LEVEL)
+    with _optimised(ir_texts, host, DEFAULT_LEVEL, machine) as (module, own):
+        object_code: bytes = own.emit_object(module)
+    _free_discarded()
+    check_symbols(read_symbols(object_code), KERNEL_SYMBOLS)
+    return object_code
+
+
 def assembly(ir_text: str, host: Host | None = None, level: int = DEFAULT_LEVEL) -> str:
     """Return the assembler text that LLVM IR compiles to."""
-    with _optimised(ir_text, host or detect(), level) as (module, machine):
+    with _optimised([ir_text], host or detect(), level) as (module, machine):
         text: str = machine.emit_assembly(module)
     return text
 
@@ -178,20 +193,31 @@ def load_object(object_code: bytes, allowed: frozenset[str] = KERNEL_SYMBOLS) ->
 
 
 @contextlib.contextmanager
-def _optimised(ir_text: str, host: Host, level: int) -> Iterator[tuple[Any, Any]]:
-    """Yield a verified, optimised module and the machine to emit it with, both freed after."""
+def _optimised(
+    ir_texts: Sequence[str], host: Host, level: int, make: Callable[[], Any] | None = None
+) -> Iterator[tuple[Any, Any]]:
+    """Yield a verified, optimised module and the machine to emit it with, both freed after.
+
+    The module is that of all texts; ``make`` makes another machine than kernels here are for.
+    """
     detect()  # initialises LLVM and loads libm, also for a host made by hand
     with LLVM_LOCK, contextlib.ExitStack() as stack:
         # A context of its own: constants and types of the global one would stay for ever.
         context = stack.enter_context(contextlib.closing(llvm.create_context()))
         try:
-            module = llvm.parse_assembly(ir_text, context)
-            stack.enter_context(contextlib.closing(module)).verify()
+            module, *others = [
+                stack.enter_context(contextlib.closing(llvm.parse_assembly(text, context)))
+                for text in ir_texts
+            ]
+            for other in others:
+                module.link_in(other)
+            module.verify()
         except RuntimeError as error:
             raise BackendError(
                 f"mixad emitted LLVM IR that is not valid, a bug: {error}"
             ) from error
-        machine = stack.enter_context(contextlib.closing(_machine(host, level)))
+        machine = make() if make is not None else _machine(host, level)
+        stack.enter_context(contextlib.closing(machine))
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         if level > 0:
@@ -248,4 +274,11 @@ def _machine(host: Host, level: int) -> Any:
     """
     return _target(host.triple).create_target_machine(
         cpu=host.cpu, features=host.features, opt=level, jit=True
+    )
+
+
+def _linkers_machine(host: Host, level: int) -> Any:
+    """Return a fresh target machine whose code is independent of its position."""
+    return _target(host.triple).create_target_machine(
+        cpu=host.cpu, features=host.features, opt=level, reloc="pic", codemodel="small"
     )

@@ -129,6 +129,25 @@ class Host:
         return replace(self, cpu=_X86_WIDTHS[bits][1], features="", vector_bits=bits)
 
 
+def named_host(cpu: str) -> Host:
+    """Return a machine to compile for: ``"native"``, this one, or a generic one of its kind.
+
+    It need not run here.  BackendError for names that are not known.
+    """
+    host = detect()
+    generic = (
+        {name: bits for bits, (_, name) in _X86_WIDTHS.items()}
+        if _is_x86()
+        else {"generic": host.vector_bits}
+    )
+    if cpu == "native":
+        return host
+    if cpu not in generic:
+        known = ", ".join(map(repr, ["native", *generic]))
+        raise BackendError(f"cpu={cpu!r} is not known on this kind of machine; name one of {known}")
+    return replace(host, cpu=cpu, features="", vector_bits=generic[cpu])
+
+
 @functools.cache
 def detect() -> Host:
     """Return the machine that this process runs on; it is examined once."""

@@ -36,11 +36,11 @@ from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import I32, I64, ScalarType
 from mixad.scalar.updates import neutral
 
-__all__ = ["CudaBackend"]
+__all__ = ["BLOCKS_EACH", "LEAST", "LEAST_RUN", "CudaBackend"]
 
 _MAX_BLOCKS = (1 << 31) - 1
 
-_BLOCKS_EACH, _LEAST_RUN, _LEAST = 4, 4, 1024
+BLOCKS_EACH, LEAST_RUN, LEAST = 4, 4, 1024
 """Of sums: blocks for each multiprocessor; rows and elements of a block at least."""
 
 
@@ -193,8 +193,8 @@ class CudaBackend:
     def tiling(self, array: Array) -> Tiling:
         """Return how sums over rows are cut: so that several blocks are on each multiprocessor."""
         processors = self.described(self.driver.device(array)).processors
-        blocks = _BLOCKS_EACH * processors
-        return Tiling(blocks, _LEAST_RUN, _LEAST, slabs=blocks)
+        blocks = BLOCKS_EACH * processors
+        return Tiling(blocks, LEAST_RUN, LEAST, slabs=blocks)
 
     def architecture(self, array: Array) -> str:
         """Return what compilers call the device of an array."""

@@ -16,7 +16,8 @@ from mixad.kernel.binding import Binding, bind
 from mixad.kernel.spec import Launch, Operand
 from mixad.kernel.tiling import BLOCK, slab_tiles, tile_count
 
-__all__ = ["PAIR_WORDS", "CudaBound", "DeviceRun", "bound_to", "changed_by", "threads_of"]
+__all__ = ["PAIR_WORDS", "CudaBound", "DeviceRun", "are_rows_aligned", "bound_to", "changed_by",
+           "threads_of", "widest_of"]  # fmt: skip
 
 _WIDEST = 16
 """Bytes that a thread loads or stores at once, at most."""
@@ -84,7 +85,7 @@ class CudaBound:
     def moved(self, launch: Launch) -> CudaBound:
         """Return the kernel bound to a launch that writes the same parts elsewhere."""
         binding = self.binding.moved(launch)
-        rows_aligned = _rows_aligned(launch, binding, self.widest)
+        rows_aligned = are_rows_aligned(launch, binding, self.widest)
         return replace(self, launch=launch, binding=binding, rows_aligned=rows_aligned, runs={})
 
     def dialect(self, shape: BlockShape, is_aligned: bool) -> Dialect:
@@ -111,7 +112,7 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
     binding.words.append(blocks)
     if not elements:
         binding.words.extend(array("q", bytes(8 * PAIR_WORDS)))
-    widest = _widest(launch)
+    widest = widest_of(launch)
     operands = [(at, launch.spec.operands[k]) for k, at in binding.arrays]
     return CudaBound(
         kernel=kernel,
@@ -125,7 +126,7 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
             for at, o in operands
             if isinstance(o, Operand) and o.step == "unit"
         ),
-        rows_aligned=_rows_aligned(launch, binding, widest),
+        rows_aligned=are_rows_aligned(launch, binding, widest),
         elements=elements,
         blocks=blocks,
     )
@@ -150,7 +151,7 @@ def changed_by(launch: Launch, number: int) -> list[int]:
     return [k for k, o in enumerate(outputs) if o.is_changed and o.source[0] == number]
 
 
-def _rows_aligned(launch: Launch, binding: Binding, widest: int) -> bool:
+def are_rows_aligned(launch: Launch, binding: Binding, widest: int) -> bool:
     """Whether all rows of an array begin on a pack if the first one does."""
     return all(step % (widest * size) == 0 for step, size in _steps(launch, binding))
 
@@ -162,7 +163,7 @@ def threads_of(extent: int, vector: int, threads: int) -> tuple[int, int]:
     return along, threads // along
 
 
-def _widest(launch: Launch) -> int:
+def widest_of(launch: Launch) -> int:
     """Return how many neighbours fit a load of all types and divide a row.
 
     One where elements of arrays are changed: what that takes is more than loads do.

@@ -15,12 +15,22 @@ from mixad.kernel.tiling import BLOCK
 from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import ScalarType
 
-__all__ = ["THREADS", "AxisSum", "accumulator", "axis_sum", "block_sums", "emit_axis_sum"]
+__all__ = [
+    "FEW",
+    "PER_THREAD",
+    "THREADS",
+    "WARP",
+    "AxisSum",
+    "accumulator",
+    "axis_sum",
+    "block_sums",
+    "emit_axis_sum",
+]
 
 THREADS = 256
 """Threads of a block, at most."""
 
-_WARP = 32
+WARP = 32
 
 
 def accumulator(type: ScalarType) -> ScalarType:
@@ -40,14 +50,14 @@ def block_sums(type: ScalarType, threads: int) -> str:
     t = c_type(type)
     return f"""
 static __device__ {t} sum_along_row({t} value) {{
-  __shared__ {t} of_warps[{threads // _WARP}];
-  const unsigned width = blockDim.x < {_WARP} ? blockDim.x : {_WARP};
+  __shared__ {t} of_warps[{threads // WARP}];
+  const unsigned width = blockDim.x < {WARP} ? blockDim.x : {WARP};
   for (unsigned apart = width / 2; apart > 0; apart /= 2)
     value += __shfl_xor_sync(0xffffffffu, value, apart);
-  if (blockDim.x <= {_WARP}) return value;
-  const unsigned warps = blockDim.x / {_WARP};
-  const unsigned mine = threadIdx.y * warps + threadIdx.x / {_WARP};
-  if (threadIdx.x % {_WARP} == 0) of_warps[mine] = value;
+  if (blockDim.x <= {WARP}) return value;
+  const unsigned warps = blockDim.x / {WARP};
+  const unsigned mine = threadIdx.y * warps + threadIdx.x / {WARP};
+  if (threadIdx.x % {WARP} == 0) of_warps[mine] = value;
   __syncthreads();
   {t} total = of_warps[threadIdx.y * warps];
   for (unsigned k = 1; k < warps; k++) total += of_warps[threadIdx.y * warps + k];
@@ -101,7 +111,7 @@ class AxisSum:
     blocks: int
 
 
-_UNROLLED, _PER_THREAD = 8, 32
+_UNROLLED, PER_THREAD = 8, 32
 """Values that a thread loads before it adds the first; those it adds up, as a rule."""
 
 
@@ -112,16 +122,16 @@ def axis_sum(outer: int, count: int, inner: int) -> AxisSum:
     values of one.
     """
     if inner > 1:
-        along = THREADS // min(_WARP, _power_of_two(inner))
+        along = THREADS // min(WARP, _power_of_two(inner))
     else:
-        along = min(THREADS, _power_of_two(-(-count // _FEW)))
+        along = min(THREADS, _power_of_two(-(-count // FEW)))
     across = THREADS // along
-    run = along * _PER_THREAD
+    run = along * PER_THREAD
     runs = -(-count // run)
     return AxisSum((across, along), run, runs, -(-outer * inner // across) * runs)
 
 
-_FEW = 4
+FEW = 4
 """Values of a sum that a thread adds up before others help it."""
 
 
