@@ -14,16 +14,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from mixad.scalar.rules import Rule
+from mixad.scalar.ir import Program
 
-__all__ = ["BY_NAME", "TABLE", "Lowering", "Op", "add_op"]
+__all__ = ["BY_NAME", "TABLE", "Lowering", "Op", "ScalarRule", "add_op"]
 
 Domain = Literal["float", "integer", "number", "bool", "bits", "any"]
 Result = Literal["same", "bool", "stated"]
 Lowering = Literal["instruction", "program", "libm"]
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarRule:
+    """The derivative that a user gives of a function, for arguments of some types.
+
+    Attributes
+    ----------
+    function : str
+        What the user calls it.
+    parameters : tuple of str
+        Its parameters: what the op takes after the value.
+    program : Program
+        Takes the parameters, the value, and what the op takes after the parameters; its outputs
+        are the partials, of the type of the value.
+    """
+
+    function: str
+    parameters: tuple[str, ...]
+    program: Program
+
+    def refusal(self, argument: int) -> tuple[str, str]:
+        """Return the message and the hint where there is no derivative in an argument of the op."""
+        of, missing = f"the derivative of {self.function} with respect to", "is not available"
+        if argument == 0:
+            return (
+                f"{of} what it reads from outside {missing}: its rule is about its parameters",
+                "one parameter more, or mixad.stop_gradient of what it reads",
+            )
+        return (
+            f"{of} its parameter {self.parameters[argument - 1]!r} {missing}: its rule has None",
+            "a partial derivative in the rule, or mixad.stop_gradient of the argument",
+        )
 
 
 @dataclass(frozen=True)
@@ -64,7 +96,7 @@ class Op:
         The partial can be infinite at a point of the domain: a zero tangent then gives zero.
     doc : str
         One sentence for the docs page.
-    rule : Rule or None
+    rule : ScalarRule or None
         Of a user's function: what its partials are; see `mixad.scalar.rules`.
     """
 
@@ -80,7 +112,7 @@ class Op:
     c: str | None = None
     singular: bool = False
     doc: str = ""
-    rule: Rule | None = None
+    rule: ScalarRule | None = None
 
 
 def _arithmetic() -> tuple[Op, ...]:

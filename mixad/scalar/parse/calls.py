@@ -24,33 +24,26 @@ from mixad.scalar.parse.info import FunctionInfo, unwrapped
 from mixad.scalar.parse.inlining import inline
 from mixad.scalar.parse.integers import fits, literal, overflow
 from mixad.scalar.parse.intrinsics import intrinsic
-from mixad.scalar.parse.items import items_of, peek
+from mixad.scalar.parse.list_aliases import share
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
-from mixad.scalar.parse.ruled import with_rule
-from mixad.scalar.parse.sharing import holds_shared, share, shared
+from mixad.scalar.parse.outside import value_from_outside
+from mixad.scalar.parse.scalar_rule_calls import with_rule
 from mixad.scalar.parse.snapshot import FunctionSource, read_function
-from mixad.scalar.parse.uncallable import (
+from mixad.scalar.parse.subscript import items_of, peek, unpacked
+from mixad.scalar.parse.unsupported_calls import (
     instead,
     is_of_arrays,
     is_transform,
     refused_of_arrays,
     refused_transform,
-    uncallable,
+    unsupported_call,
 )
-from mixad.scalar.parse.values import (
-    Bound,
-    Closure,
-    Helper,
-    Named,
-    Number,
-    Object,
-    Record,
-    Scalar,
-    Tuple,
-    Value,
-    a_kind_of,
-)
+from mixad.scalar.parse.values.callable import Closure, Helper
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.record import Named, Record
+from mixad.scalar.parse.values.sequence import Tuple
+from mixad.scalar.parse.values.value import BoundName, Number, Scalar, Value, describe_kind
 from mixad.scalar.types import U64
 
 __all__ = ["call"]
@@ -90,7 +83,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
             return _given_back(frame, node, result)
     spelled = ast.unparse(node.func)
     raise frame.type_error(
-        node.func, f"`{spelled}` is {a_kind_of(function)}, not a function", f"{spelled} * (...)"
+        node.func, f"`{spelled}` is {describe_kind(function)}, not a function", f"{spelled} * (...)"
     )
 
 
@@ -107,19 +100,19 @@ def _by_method(frame: Frame, node: ast.Call, method: ast.Attribute) -> Value | N
     if isinstance(value, Number) and not is_replace:
         count_checked(frame, node, _arguments(frame, node, Frame.value), (0,))
         return conjugate(frame, node, value)
-    if is_replace and isinstance(value, Named | Record) and issubclass(value.kind, tuple):
+    if is_replace and isinstance(value, Named | Record) and value.is_named_tuple:
         return replaced(frame, node, value, _arguments(frame, node, Frame.value))
     return None
 
 
 def _lent(frame: Frame, node: ast.expr) -> Value:
     """Return an argument of a function: what it is given has a name in the caller."""
-    return shared(peek(frame, node))
+    return peek(frame, node).shared()
 
 
 def _given_back(frame: Frame, node: ast.Call, result: Value) -> Value:
     """Return a function's result; a list in it may be one that it was given."""
-    if holds_shared(result):
+    if result.holds_shared():
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             share(frame, argument)
     return result
@@ -133,7 +126,7 @@ def _unsigned(frame: Frame, node: ast.expr, value: int) -> Value:
 
 
 def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> Value:
-    source = frame.walk.snapshot.sources[index]
+    source = frame.context.snapshot.sources[index]
     if is_of_arrays(source.function):
         raise frame.error(node, *refused_of_arrays(ast.unparse(node.func), source.function))
     if is_transform(source.function):
@@ -181,11 +174,7 @@ def _arguments(
     for argument in node.args:
         if isinstance(argument, ast.Starred):
             inner = items_of(frame, argument.value)
-            if not isinstance(inner, Tuple):
-                raise frame.type_error(
-                    argument, f"{a_kind_of(inner)} cannot be unpacked", "leave the `*` out"
-                )
-            positional += inner.items
+            positional += unpacked(frame, argument, inner, "leave the `*` out")
         else:
             positional.append(value_of(frame, argument))
     keywords: dict[str, Value] = {}
@@ -203,7 +192,7 @@ def _defaults(frame: Frame, node: ast.Call, source: FunctionSource, index: int) 
     for name in source.parameters:
         place = source.default_index(name)
         if place is not None:
-            defaults[name] = frame.outside((index, place), name, node, frame)
+            defaults[name] = value_from_outside(frame, (index, place), name, node)
     return defaults
 
 
@@ -224,15 +213,15 @@ def _inlined(
     values = bind(frame, node, info, arguments, defaults)
 
     def compiled(values: Mapping[str, Value]) -> Value:
-        names = {name: Bound(value, node.lineno) for name, value in values.items()}
+        names = {name: BoundName(value, node.lineno) for name, value in values.items()}
         call = frame.call_at(node, info.text.filename)
-        inner = Frame(frame.walk, info, index, parent, State(names), caller=frame, call=call)
+        inner = Frame(frame.context, info, index, parent, State(names), caller=frame, call=call)
         line = frame.builder.line
         result = inline(inner)
         frame.builder.line = line
         return result
 
-    if parent is None and index in frame.walk.snapshot.rules:
+    if parent is None and index in frame.context.snapshot.rules:
         return with_rule(frame, node, index, values, compiled)
     return compiled(values)
 
@@ -317,7 +306,7 @@ def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Argum
     if made is not None:
         return made
     name = ast.unparse(node.func)
-    known = uncallable(name, function.value, ast.unparse(node))
+    known = unsupported_call(name, function.value, ast.unparse(node))
     if known is not None:
         raise frame.error(node, *known)
     if unwrapped(function.value) is not None:

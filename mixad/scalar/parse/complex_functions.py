@@ -20,12 +20,13 @@ from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, placed
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.inlining import compiled_here
-from mixad.scalar.parse.unify import atoms_of, joined, rebuilt, shape_of
-from mixad.scalar.parse.values import Captured, Complex, Number, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.values.complex import Complex
+from mixad.scalar.parse.values.sequence import Tuple
+from mixad.scalar.parse.values.value import Number, Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import F32, F64
 
-__all__ = ["complex_function", "selected"]
+__all__ = ["complex_function"]
 
 
 def complex_function(function: Any, arguments: Arguments) -> Handler | None:
@@ -33,7 +34,7 @@ def complex_function(function: Any, arguments: Arguments) -> Handler | None:
     try:
         if function in _ALWAYS:
             return _ALWAYS[function]
-        if not any(map(_is_complex, [*arguments.positional, *arguments.keywords.values()])):
+        if not any(v.is_complex for v in (*arguments.positional, *arguments.keywords.values())):
             return None
         name = op_name(function)
         return _OF_OPS.get(name) if name is not None else _OF_COMPLEX.get(function)
@@ -41,17 +42,11 @@ def complex_function(function: Any, arguments: Arguments) -> Handler | None:
         return None
 
 
-def _is_complex(value: Value) -> bool:
-    if isinstance(value, Captured):
-        return value.argument.type.is_complex
-    return isinstance(value, Complex)
-
-
 def _numbers(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> list[Number]:
     """Return the arguments of a call as numbers, real or complex."""
-    return [frame.as_number(v, n) for v, n in placed(frame, node, arguments, counts)]
+    return [v.number(frame, n) for v, n in placed(frame, node, arguments, counts)]
 
 
 def _one(frame: Frame, node: ast.Call, arguments: Arguments) -> Complex:
@@ -71,19 +66,17 @@ def _written(
 
 def _logarithm(base: float, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """The logarithm to a base that is known."""
-    natural = _written(library.logarithm, frame, node, arguments)
-    assert isinstance(natural, Complex)
+    natural = compiled_here(frame, node, library.logarithm, (_one(frame, node, arguments),))
     scale = frame.constant(1 / math.log(base))
     return arithmetic.arithmetic(frame, node, ast.Mult(), natural, scale)
 
 
 def _logarithm_to_base(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`cmath.log(z)`, or to a base."""
-    logarithms = [
+    z, *base = [
         compiled_here(frame, node, library.logarithm, (arithmetic.as_complex(frame, node, z),))
         for z in _numbers(frame, node, arguments, (1, 2))
     ]
-    z, *base = (frame.as_number(v, node) for v in logarithms)
     return arithmetic.arithmetic(frame, node, ast.Div(), z, *base) if base else z
 
 
@@ -92,7 +85,7 @@ def _logarithm_to_base(frame: Frame, node: ast.Call, arguments: Arguments) -> Va
 
 def _part(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     (z,) = _numbers(frame, node, arguments, (1,))
-    found = frame.part(z, name)
+    found = z.attribute(frame, name)
     assert found is not None
     return found
 
@@ -117,7 +110,7 @@ def _polar(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _rectangular(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    r, angle = (frame.as_scalar(v, node) for v in _numbers(frame, node, arguments, (2,)))
+    r, angle = (v.scalar(frame, node) for v in _numbers(frame, node, arguments, (2,)))
     parts = [
         operators.apply(frame, node, "mul", (r, operators.apply(frame, node, name, (angle,))))
         for name in ("cos", "sin")
@@ -133,11 +126,11 @@ def _made(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(given) != len(arguments.positional) + len(arguments.keywords):
         raise frame.type_error(node, "`complex` takes a number, or two real ones", "complex(x, y)")
     zero = frame.constant(0.0)
-    re = frame.as_number(given.get("real", zero), node)
-    im = frame.as_number(given.get("imag", zero), node)
+    re = given.get("real", zero).number(frame, node)
+    im = given.get("imag", zero).number(frame, node)
     if "imag" not in given:
         return arithmetic.as_complex(frame, node, re)
-    return arithmetic.made(frame, node, frame.as_scalar(re, node), frame.as_scalar(im, node))
+    return arithmetic.made(frame, node, re.scalar(frame, node), im.scalar(frame, node))
 
 
 def _converted(part: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -172,12 +165,12 @@ def _reciprocal(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def _truth(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     z = _one(frame, node, arguments)
-    return Scalar(frame.truth_of(z), z.typed.weak)
+    return Scalar(z.truth(frame), z.typed.weak)
 
 
 def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     numbers = _numbers(frame, node, arguments, (1 if name == "not" else 2,))
-    truths = [frame.truth_of(n) for n in numbers]
+    truths = [n.truth(frame) for n in numbers]
     return Scalar(frame.builder.op(name, *truths), all(n.typed.weak for n in numbers))
 
 
@@ -190,21 +183,13 @@ def _classified(name: str, both: str, frame: Frame, node: ast.Call, arguments: A
 
 def _where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     condition, x, y = _numbers(frame, node, arguments, (3,))
-    return selected(frame, node, frame.truth_of(condition), x, y)
-
-
-def selected(frame: Frame, node: ast.expr, condition: Any, x: Number, y: Number) -> Number:
-    """Return one of two numbers, one of which is complex: both parts are chosen."""
-    shape = joined(frame.walk.rules, shape_of(x), shape_of(y))
-    pairs = zip(*(atoms_of(frame, v, shape, node) for v in (x, y)), strict=True)
-    parts = (frame.builder.op("where", condition, a, b) for a, b in pairs)
-    return frame.as_number(rebuilt(shape, iter(parts)), node)
+    return arithmetic.selected(frame, node, condition.truth(frame), x, y)
 
 
 def _of_reals(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Refuse a function of `math`, as Python does."""
     name = ast.unparse(node.func)
-    what = next(kind_of(v) for v in arguments.positional if _is_complex(v))
+    what = next(v.describe() for v in arguments.positional if v.is_complex)
     raise frame.type_error(
         node, f"`{name}` takes real numbers, not {what}", _instead(name.rpartition(".")[2])
     )

@@ -18,24 +18,14 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse.argument import Argument, Described
 from mixad.scalar.parse.complex_arithmetic import alike
-from mixad.scalar.parse.frame import PARTS, Frame
-from mixad.scalar.parse.values import (
-    Array,
-    Complex,
-    Indexed,
-    List,
-    Named,
-    Number,
-    Object,
-    Record,
-    Scalar,
-    Tuple,
-    Value,
-    a_kind_of,
-    kind_of,
-    named_tuple,
-    record,
-)
+from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.values.array import Array
+from mixad.scalar.parse.values.captured import Indexed
+from mixad.scalar.parse.values.complex import Complex
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.record import named_tuple, record
+from mixad.scalar.parse.values.sequence import Items, Tuple
+from mixad.scalar.parse.values.value import PARTS, Number, Scalar, Value, describe_kind
 from mixad.scalar.types import I64, part_of
 
 __all__ = ["Leaf", "Returned", "complex_places", "leaves_of", "names_in", "received", "returned",
@@ -256,8 +246,7 @@ class _Results:
 
     def plain(self, value: Value) -> Structure:
         """Return the structure of a result; a tuple in a tuple would be flat in other libraries."""
-        nested = isinstance(value, Tuple) and any(type(v) is Tuple for v in value.items)
-        if type(value) is Tuple and nested:
+        if type(value) is Tuple and any(type(v) is Tuple for v in value.items):
             raise self.frame.type_error(
                 self.place,
                 "a kernel returns a number or a flat tuple of numbers, this tuple holds a tuple",
@@ -269,37 +258,35 @@ class _Results:
         """Return the structure of a value, whose numbers are noted."""
         if isinstance(value, Array):
             raise self.error(
-                f"the result is an {kind_of(value)}, and the kernel has no signature",
+                f"the result is {describe_kind(value)}, and the kernel has no signature",
                 'return tuple(...), or say mixad.broadcast(signature="(n)->(n)")',
             )
         if value == Object(None):
             return Structure(type(None))
-        if not isinstance(value, Tuple | Record):
+        if not isinstance(value, Items):
             self.cores.append(())
-            self.numbers.append(self.frame.as_number(value, self.place))
+            self.numbers.append(value.number(self.frame, self.place))
             return LEAF
-        children = tuple(map(self.structure, value.items))
-        if isinstance(value, Record) and not issubclass(value.kind, tuple):
-            return Structure(value.kind, (value.names, value.static), children)
-        if isinstance(value, Named | Record):
-            return Structure(value.kind, (), children)
-        return Structure(list if isinstance(value, List) else tuple, (), children)
+        return Structure(*value.structure(), tuple(map(self.structure, value.items)))
 
     def several(self, value: Value, cores: Sequence[tuple[int, ...]]) -> Structure:
         """Return the structure of a tuple of results with cores."""
-        if not isinstance(value, Tuple) or len(value.items) != len(cores):
+        items = value.elements()
+        if items is None or len(items) != len(cores):
             raise self.error(
-                f"the signature has {len(cores)} results, the function returns {a_kind_of(value)}",
+                f"the signature has {len(cores)} results, the function returns "
+                f"{describe_kind(value)}",
                 "return a tuple of so many, or change the signature",
             )
-        items = zip(value.items, cores, strict=True)
-        return Structure(tuple, (), tuple(self.of_core(v, core) for v, core in items))
+        pairs = zip(items, cores, strict=True)
+        return Structure(tuple, (), tuple(self.of_core(v, core) for v, core in pairs))
 
     def of_core(self, value: Value, core: tuple[int, ...]) -> Structure:
         """Return the structure of one result with a core."""
         if not core and isinstance(value, Array):
             raise self.error(
-                f"the signature has a number as a result, the function returns {a_kind_of(value)}",
+                f"the signature has a number as a result, the function returns "
+                f"{describe_kind(value)}",
                 "return a number, or give the result a core: (n)->(n)",
             )
         if not core:
@@ -311,14 +298,15 @@ class _Results:
     def elements(self, value: Value, core: tuple[int, ...], whole: tuple[int, ...]) -> list[Number]:
         """Return the numbers of a small array."""
         if not core:
-            return [self.frame.as_number(value, self.place)]
-        if not isinstance(value, Tuple) or len(value.items) != core[0]:
+            return [value.number(self.frame, self.place)]
+        items = value.elements()
+        if items is None or len(items) != core[0]:
             raise self.error(
                 f"the signature has a result of shape {whole}, the function returns "
-                f"{a_kind_of(value)} where {core[0]} are needed",
+                f"{describe_kind(value)} where {core[0]} are needed",
                 "return so many, or change the signature",
             )
-        return [e for item in value.items for e in self.elements(item, core[1:], whole)]
+        return [e for item in items for e in self.elements(item, core[1:], whole)]
 
     def error(self, message: str, hint: str) -> KernelError:
         """Return an error at the function's last line."""

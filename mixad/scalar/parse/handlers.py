@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.values import Captured, Complex, Number, Scalar, Value
+from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import type_of_dtype
 
@@ -37,7 +37,7 @@ def numbers(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> list[Scalar]:
     """Return the arguments of a call as real numbers; as many as one of ``counts`` says."""
-    return [frame.as_scalar(v, n) for v, n in placed(frame, node, arguments, counts)]
+    return [v.scalar(frame, n) for v, n in placed(frame, node, arguments, counts)]
 
 
 def placed(
@@ -81,7 +81,7 @@ def as_numpy_takes(frame: Frame, node: ast.Call, arguments: Arguments) -> Argume
     is what ``x`` is.
     """
     values = [*arguments.positional, *arguments.keywords.values()]
-    if not all(_is_weak(v) for v in values if isinstance(v, Number | Captured)):
+    if any(v.is_python_number is False for v in values):
         return arguments
     return Arguments(
         [strong(frame, node, v) for v in arguments.positional],
@@ -96,15 +96,15 @@ def as_scipy_takes(frame: Frame, node: ast.Call, function: Any, arguments: Argum
     """
     ufunc = getattr(function, "__wrapped__", function)  # with SCIPY_ARRAY_API
     given = arguments.positional
-    if not frame.walk.rules.numpy_scalars or not isinstance(ufunc, np.ufunc):
+    if not frame.context.rules.numpy_scalars or not isinstance(ufunc, np.ufunc):
         return arguments
-    values = [frame.as_number(v, node) if isinstance(v, Captured) else v for v in given]
-    if len(values) != ufunc.nin or not all(isinstance(v, Scalar) for v in values):
+    if len(given) != ufunc.nin or any(v.is_complex or v.is_python_number is None for v in given):
         return arguments
-    dtypes = [_resolved(v.typed) for v in values if isinstance(v, Scalar)]
+    scalars = [v.scalar(frame, node) for v in given]
+    dtypes = [_resolved(s.typed) for s in scalars]
     result = type_of_dtype(ufunc.resolve_dtypes((*dtypes, None))[-1])
     assert result is not None
-    taken = [frame.convert(v, Typed(result, False)) for v in values if isinstance(v, Scalar)]
+    taken = [frame.convert(s, Typed(result, False)) for s in scalars]
     return Arguments(taken, arguments.keywords)
 
 
@@ -117,18 +117,9 @@ def _resolved(typed: Typed) -> Any:
 
 def strong(frame: Frame, node: ast.Call, value: Value) -> Value:
     """Return a Python number as the scalar that NumPy makes of it, anything else as it is."""
-    if not frame.walk.rules.numpy_scalars or not _is_weak(value):
+    if not frame.context.rules.numpy_scalars or not value.is_python_number:
         return value
-    number = frame.as_number(value, node)
-    if isinstance(number, Complex):
-        return Complex(*(Scalar(part.atom, False) for part in (number.re, number.im)))
-    return Scalar(number.atom, False)
-
-
-def _is_weak(value: Value) -> bool:
-    if isinstance(value, Captured):
-        return value.argument.weak is True
-    return isinstance(value, Number) and value.typed.weak is True
+    return value.number(frame, node).strong()
 
 
 def counted(count: int) -> str:

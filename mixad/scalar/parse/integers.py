@@ -13,8 +13,18 @@ from mixad.errors import KernelOverflowError, SourceLocation
 from mixad.scalar.ir import Atom, Const, Var
 from mixad.scalar.types import I16, I32, I64, U64, ScalarType, integer_bounds
 
-__all__ = ["OPS", "Formula", "Limit", "Step", "computed", "fits", "literal", "overflow", "spelled",
-           "stepped"]  # fmt: skip
+__all__ = [
+    "OPS",
+    "Formula",
+    "IndexStep",
+    "Limit",
+    "computed",
+    "fits",
+    "literal",
+    "overflow",
+    "spelled",
+    "stepped",
+]  # fmt: skip
 
 # Beyond this nothing fits anyway, so it is not written out: 2 ** 10 ** 9 would fill the memory.
 _MAX_BITS = 4096
@@ -30,7 +40,7 @@ class Formula:
 
 
 @dataclass(frozen=True)
-class Step:
+class IndexStep:
     """A formula over a list of numbers, to whose end its value goes.
 
     Attributes
@@ -52,12 +62,12 @@ class Step:
         return computed(self.name, [n if at is None else numbers[at] for at, n in self.operands])
 
 
-def stepped(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> list[Step]:
+def stepped(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> list[IndexStep]:
     """Return the formulas that can be computed from numbers whose places are ``at``.
 
     The places of their values, from ``first`` on, are added to ``at``.
     """
-    steps: list[Step] = []
+    steps: list[IndexStep] = []
     for var, formula in formulas.items():
         known = all(isinstance(a, Const) or a in at for a in formula.operands)
         if known and var not in at:
@@ -66,7 +76,7 @@ def stepped(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> 
                 for a in formula.operands
             ]
             at[var] = first + len(steps)
-            steps.append(Step(formula.name, tuple(places), formula.text))
+            steps.append(IndexStep(formula.name, tuple(places), formula.text))
     return steps
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from mixad.errors import KernelError
 from mixad.scalar.core_dimensions import MAX_ELEMENTS
 from mixad.scalar.ir import Const
 from mixad.scalar.ops import BY_NAME
@@ -32,20 +33,10 @@ from mixad.scalar.parse.handlers import (
 )
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classified
-from mixad.scalar.parse.values import (
-    Array,
-    Captured,
-    Complex,
-    Indexed,
-    List,
-    Object,
-    Record,
-    Scalar,
-    Tuple,
-    Value,
-    element_of,
-    kind_of,
-)
+from mixad.scalar.parse.values.array import Array
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.sequence import Items, List, OwnItems, Tuple
+from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BF16, BOOL, F64, I64, STORED_TYPES, U64
 
@@ -80,7 +71,7 @@ def _compare(op: ast.cmpop, frame: Frame, node: ast.Call, arguments: Arguments) 
 
 def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     scalars = numbers(frame, node, arguments, (BY_NAME[name].arity,))
-    truths = [frame.truth_of(s) for s in scalars]
+    truths = [s.truth(frame) for s in scalars]
     return Scalar(frame.builder.op(name, *truths), all(s.weak for s in scalars))
 
 
@@ -124,7 +115,7 @@ def _fold(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Valu
             "compare with `if` in a loop over the numbers",
         )
     nodes = node.args if len(node.args) == len(items) else [node] * len(items)
-    result, *others = (frame.as_scalar(v, n) for v, n in zip(items, nodes, strict=True))
+    result, *others = (v.scalar(frame, n) for v, n in zip(items, nodes, strict=True))
     for other in others:
         result = operators.apply(frame, node, name, (result, other))
     return result
@@ -132,53 +123,50 @@ def _fold(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Valu
 
 def _items(arguments: Arguments) -> Sequence[Value]:
     given = arguments.positional
-    return given[0].items if len(given) == 1 and isinstance(given[0], Tuple) else given
+    items = given[0].elements() if len(given) == 1 else None
+    return given if items is None else items
 
 
-def _one_tuple(frame: Frame, node: ast.Call, arguments: Arguments) -> Tuple:
+def _of_one(frame: Frame, node: ast.Call, arguments: Arguments) -> tuple[Value, ...]:
+    """Return the items of the tuple that a function takes."""
     given = arguments.positional
-    if not given or not isinstance(given[0], Tuple):
-        what = kind_of(given[0]) if given else "nothing"
-        raise frame.type_error(
-            node,
-            f"`{ast.unparse(node.func)}` takes a tuple here, got {what}",
-            _of_array(node, given),
-        )
-    return given[0]
+    if not given:
+        raise _no_tuple(frame, node, "takes a tuple here", None)
+    return _elements(frame, node, "takes a tuple here", given[0])
 
 
-def _of_array(node: ast.Call, given: Sequence[Value]) -> str:
-    """Return what does for an array what Python's functions do for tuples."""
-    if given and isinstance(given[0], Indexed):
-        name, element = given[0].name, element_of(given[0], given[0].name)
-        if isinstance(node.func, ast.Name) and node.func.id == "len":
-            return f"pass the length of {name} as an argument"
-        return f"a loop over range(n), and {element} in the loop, with n an argument"
-    if not given or not isinstance(given[0], Captured) or not given[0].argument.rank:
-        return "a tuple, such as (x, y)"
-    if isinstance(node.func, ast.Name) and node.func.id == "len":
-        return f"{given[0].name}.shape[0]"
-    return f"a loop over range({given[0].name}.shape[0]), or the array's result before the call"
+def _elements(frame: Frame, node: ast.Call, takes: str, value: Value) -> tuple[Value, ...]:
+    items = value.elements()
+    if items is None:
+        raise _no_tuple(frame, node, takes, value)
+    return items
+
+
+def _no_tuple(frame: Frame, node: ast.Call, takes: str, value: Value | None) -> KernelError:
+    what = "nothing" if value is None else value.describe()
+    is_length = isinstance(node.func, ast.Name) and node.func.id == "len"
+    hint = (value or Tuple(())).instead_of_sequence(is_length=is_length)
+    return frame.type_error(node, f"`{ast.unparse(node.func)}` {takes}, got {what}", hint)
 
 
 def _len(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return frame.constant(len(_one_tuple(frame, node, arguments).items))
+    return frame.constant(len(_of_one(frame, node, arguments)))
 
 
 def _sum(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     given = arguments.positional
     start = arguments.keywords.get("start", given[1] if len(given) > 1 else frame.constant(0))
-    total = frame.as_number(start, node)
-    for item in _one_tuple(frame, node, arguments).items:
-        total = arithmetic(frame, node, ast.Add(), total, frame.as_number(item, node))
+    total = start.number(frame, node)
+    for item in _of_one(frame, node, arguments):
+        total = arithmetic(frame, node, ast.Add(), total, item.number(frame, node))
     return total
 
 
 def _quantify(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`any` and `all` of a tuple."""
     found = Scalar(frame.builder.const(name == "and", BOOL), True)
-    for item in _one_tuple(frame, node, arguments).items:
-        truth = frame.truth_of(frame.as_number(item, node))
+    for item in _of_one(frame, node, arguments):
+        truth = item.number(frame, node).truth(frame)
         found = Scalar(frame.builder.op(name, found.atom, truth), True)
     return found
 
@@ -191,15 +179,9 @@ def _tuples(
     if function is enumerate and len(given) == 2:
         options["start"] = given.pop()
     fixed = {name: _fixed(frame, node, function, name, v) for name, v in options.items()}
-    for value in given:
-        if not isinstance(value, Tuple):
-            raise frame.type_error(
-                node,
-                f"`{ast.unparse(node.func)}` takes constant tuples, got {kind_of(value)}",
-                _of_array(node, [value]),
-            )
+    rows_of = [_elements(frame, node, "takes constant tuples", value) for value in given]
     try:
-        rows = tuple(function(*(v.items for v in given if isinstance(v, Tuple)), **fixed))
+        rows = tuple(function(*rows_of, **fixed))
     except (TypeError, ValueError) as error:  # what Python says of lengths and of numbers of them
         raise frame.type_error(node, f"{error}", "tuples of one length") from None
     return Tuple(tuple(_row(frame, row) for row in rows))
@@ -209,7 +191,7 @@ def _list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """The list of a tuple's items."""
     if not arguments.positional:
         return List(())
-    return List(_one_tuple(frame, node, arguments).items)
+    return List(_of_one(frame, node, arguments))
 
 
 def _zeros(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -226,8 +208,7 @@ def _zeros(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _shape(arguments: Arguments) -> Sequence[Value]:
-    given = arguments.positional[0] if arguments.positional else Tuple(())
-    return given.items if isinstance(given, Tuple) else (given,)
+    return _items(Arguments(arguments.positional[:1], {}))
 
 
 def _length(frame: Frame, node: ast.Call, value: Value) -> int:
@@ -261,14 +242,14 @@ def _array(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _as_array(frame: Frame, node: ast.Call, value: Value) -> Value:
-    items = value.items if isinstance(value, Tuple) else ()
-    if not items or any(isinstance(item, Tuple) for item in items):
+    items = value.elements()
+    if not items or any(item.elements() is not None for item in items):
         raise frame.type_error(
             node,
-            f"`{ast.unparse(node.func)}` takes a sequence of numbers here, got {kind_of(value)}",
+            f"`{ast.unparse(node.func)}` takes a sequence of numbers here, got {value.describe()}",
             "np.array([x, y])",
         )
-    scalars = [frame.as_scalar(item, node) for item in items]
+    scalars = [item.scalar(frame, node) for item in items]
     typed = operators.join(frame, node, scalars)
     converted = (Scalar(a, typed.weak) for a in operators.converted(frame, node, scalars, typed))
     return Array(tuple(strong(frame, node, s) for s in converted), is_shared=False)
@@ -323,7 +304,7 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
             return Scalar(frame.builder.const(float(given.value), to.type), to.weak)
     (x,) = numbers(frame, node, arguments, (1,))
     if to.type.is_bool:
-        return Scalar(frame.truth_of(x), x.weak and to.weak)
+        return Scalar(x.truth(frame), x.weak and to.weak)
     (atom,) = operators.converted(frame, node, (x,), to)
     if to == Typed(I64, True) and x.typed == Typed(F64, True):
         return operators.python_integer(frame, node, "convert", (x,), atom)
@@ -337,17 +318,13 @@ def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def _stopped(frame: Frame, node: ast.expr, value: Value) -> Value:
     """Return a number as a constant of derivatives; of several a copy, whose lists are its own."""
-    if isinstance(value, Tuple | Record):
-        copy = replace(value, items=tuple(_stopped(frame, node, item) for item in value.items))
-        return replace(copy, is_shared=False) if isinstance(copy, Array | List) else copy
     if value == Object(None):
         return value
-    number = frame.as_number(value, node)
-    if isinstance(number, Complex):
-        return Complex(
-            operators.stop_gradient(frame, number.re), operators.stop_gradient(frame, number.im)
-        )
-    return operators.stop_gradient(frame, number)
+    whole = value if isinstance(value, Items) else value.number(frame, node)
+    if isinstance(whole, Scalar):
+        return operators.stop_gradient(frame, whole)
+    copy = whole.of_parts([_stopped(frame, node, part) for part in whole.parts()])
+    return replace(copy, is_shared=False) if isinstance(copy, OwnItems) else copy
 
 
 def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

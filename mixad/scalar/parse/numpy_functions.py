@@ -13,7 +13,8 @@ import numpy as np
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import Arguments, Handler, numbers, strong
-from mixad.scalar.parse.values import Object, Scalar, Value
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64
 
@@ -61,11 +62,11 @@ def _clip(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
             "np.clip(x, low, high)",
         )
     # NumPy calls a method of it, so that a Python number becomes an array.
-    result = frame.as_scalar(strong(frame, node, given["a"]), node)
+    result = strong(frame, node, given["a"]).scalar(frame, node)
     for bound, op in (("a_min", "maximum"), ("a_max", "minimum")):
         value = given.get(bound, Object(None))
-        if not (isinstance(value, Object) and value.value is None):
-            result = operators.apply(frame, node, op, (result, frame.as_scalar(value, node)))
+        if not value.is_none:
+            result = operators.apply(frame, node, op, (result, value.scalar(frame, node)))
     return result
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from mixad.scalar import interpret
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.integers import OPS, Formula, computed, fits, literal, spelled
-from mixad.scalar.parse.sharing import shared
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values import Array, List, Scalar, Tuple, Value, has_operators, kind_of
+from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, I32, I64, U64, ScalarType
 
-__all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "stop_gradient", "tuples",
+__all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "stop_gradient",
            "unary", "unary_of", "whole"]  # fmt: skip
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
@@ -56,41 +54,11 @@ def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Scalar, y: Scal
     raise frame.error(node, "`@` works on arrays, a kernel on their elements", "write a * b")
 
 
-def tuples(frame: Frame, node: ast.expr | ast.stmt, op: ast.operator, a: Value, b: Value) -> Value:
-    """Tuples concatenate, and so do lists; nothing else is done with them."""
-    kinds = {List if isinstance(v, List) else Array if isinstance(v, Array) else Tuple
-             for v in (a, b) if isinstance(v, Tuple)}  # fmt: skip
-    kind = kinds.pop()
-    if not kinds and kind is not Array and not (has_operators(a) or has_operators(b)):
-        if isinstance(op, ast.Add) and isinstance(a, Tuple) and isinstance(b, Tuple):
-            return kind(a.items + b.items)
-        if isinstance(op, ast.Mult):
-            times, items = (a, b) if isinstance(b, Tuple) else (b, a)
-            times = frame.known(times) if isinstance(times, Scalar) else times
-            if isinstance(times, Scalar) and isinstance(items, Tuple) and _counts(times.atom):
-                return kind(tuple(map(shared, items.items)) * int(times.atom.value))
-    has_array = isinstance(a, Array) or isinstance(b, Array)
-    raise frame.type_error(
-        node,
-        f"{_a(a)} and {_a(b)} have no such operator",
-        "a loop over the elements" if has_array else "unpack the tuple",
-    )
-
-
-def _a(value: Value) -> str:
-    return f"an {kind_of(value)}" if isinstance(value, Array) else f"a {kind_of(value)}"
-
-
-def _counts(atom: Atom) -> TypeGuard[Const]:
-    """Whether a number is one of times, known now."""
-    return isinstance(atom, Const) and not atom.type.is_float
-
-
 def join(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Typed:
     """Return the common type of several numbers."""
     typed = scalars[0].typed
     for other in scalars[1:]:
-        found = typed if typed == other.typed else frame.walk.rules.join(typed, other.typed)
+        found = typed if typed == other.typed else frame.context.rules.join(typed, other.typed)
         if found is None:
             raise frame.type_error(
                 node,
@@ -157,7 +125,7 @@ def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:
     typed = join(frame, node, choices)
     atoms = converted(frame, node, choices, typed)
     weak = typed.weak if typed.weak or cond.weak is not False else False  # a condition has axes
-    return Scalar(frame.builder.op("where", frame.truth_of(cond), *atoms), weak)
+    return Scalar(frame.builder.op("where", cond.truth(frame), *atoms), weak)
 
 
 def _floating_type(
@@ -167,7 +135,7 @@ def _floating_type(
 
     Several integers become floats one by one: int16 and uint16 fit float32, as NumPy has it.
     """
-    rules = frame.walk.rules
+    rules = frame.context.rules
     strong = [s.typed for s in scalars if not s.weak]
     found = rules.floating(typed)
     if len(strong) > 1 and not any(s.atom.type.is_float for s in scalars):
@@ -214,7 +182,7 @@ def _written(node: Located, name: str) -> str:
 def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     """Return the true quotient."""
     typed = join(frame, node, (x, y))
-    found = frame.walk.rules.divided(typed)
+    found = frame.context.rules.divided(typed)
     if found is None:
         raise frame.type_error(
             node, f"`/` takes floats here, not {typed}", "convert first, or use //"
@@ -226,7 +194,7 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
     """Return the value of ``-x``, ``+x``, ``~x`` or ``not x``."""
     if isinstance(node.op, ast.Not):
         x = frame.number(node.operand)
-        return Scalar(frame.builder.op("not", frame.truth_of(x)), x.typed.weak)
+        return Scalar(frame.builder.op("not", x.truth(frame)), x.typed.weak)
     known = literal(node)
     if known is not None:
         return whole(frame, node, known)

@@ -35,7 +35,7 @@ from mixad.scalar.parse.info import (
 )
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
-from mixad.scalar.parse.uncallable import is_foreign, is_transform, wrapping
+from mixad.scalar.parse.unsupported_calls import is_foreign, is_transform, wrapping
 from mixad.scalar.parse.whole_arrays import annotated_parameters
 from mixad.scalar.types import BF16, COMPLEX_TYPES, STORED_TYPES
 

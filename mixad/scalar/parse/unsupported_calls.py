@@ -14,10 +14,10 @@ import numpy as np
 from mixad.scalar.parse.other_libraries import name_of_ours
 
 __all__ = ["instead", "is_foreign", "is_of_arrays", "is_transform", "refused_of_arrays",
-           "refused_transform", "uncallable", "wrapping"]  # fmt: skip
+           "refused_transform", "unsupported_call", "wrapping"]  # fmt: skip
 
 
-def uncallable(name: str, function: Any, call: str) -> tuple[str, str] | None:
+def unsupported_call(name: str, function: Any, call: str) -> tuple[str, str] | None:
     """Return the message and the hint for a function that is known not to work on numbers.
 
     None for one whose source tells more.  ``name`` is how the user spells it, ``call`` the call.
