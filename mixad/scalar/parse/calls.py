@@ -17,7 +17,7 @@ from mixad.scalar.parse.handlers import (
     Arguments,
     as_numpy_takes,
     as_scipy_takes,
-    count_checked,
+    check_count,
     counted,
 )
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
@@ -98,7 +98,7 @@ def _by_method(frame: Frame, node: ast.Call, method: ast.Attribute) -> Value | N
     value = frame.value(method.value)
     is_replace = method.attr == "_replace"
     if isinstance(value, Number) and not is_replace:
-        count_checked(frame, node, _arguments(frame, node, Frame.value), (0,))
+        check_count(frame, node, _arguments(frame, node, Frame.value), (0,))
         return conjugate(frame, node, value)
     if is_replace and isinstance(value, Named | Record) and value.is_named_tuple:
         return replaced(frame, node, value, _arguments(frame, node, Frame.value))

@@ -13,7 +13,7 @@ from functools import partial, reduce
 from types import MappingProxyType
 
 from mixad.errors import KernelError
-from mixad.scalar.ir import Atom, Const
+from mixad.scalar.ir import Const
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.complex_library import (
     power_of_complex,
@@ -30,7 +30,7 @@ from mixad.scalar.parse.values.complex import Complex
 from mixad.scalar.parse.values.value import Number, Scalar, Value, parts_type
 
 __all__ = ["alike", "arithmetic", "as_complex", "compare", "conjugate", "made", "of_one_type",
-           "selected", "unary"]  # fmt: skip
+           "unary", "where"]  # fmt: skip
 
 _MAX_FACTORS = 100
 """``z ** n`` is a product for whole ``n`` below this, as in NumPy."""
@@ -82,11 +82,14 @@ def compare(frame: Frame, node: Located, op: ast.cmpop, x: Number, y: Number) ->
     return Scalar(frame.builder.op("not", both.atom), both.weak)
 
 
-def selected(frame: Frame, node: ast.expr, condition: Atom, x: Number, y: Number) -> Number:
-    """Return one of two numbers, one of which is complex: both parts are chosen."""
+def where(frame: Frame, node: ast.expr, condition: Number, x: Number, y: Number) -> Number:
+    """Return one of two numbers: of complex ones both parts are chosen."""
+    if isinstance(condition, Scalar) and isinstance(x, Scalar) and isinstance(y, Scalar):
+        return operators.apply(frame, node, "where", (condition, x, y))
+    truth = condition.truth(frame)
     like = x.prototype().join(frame.context.rules, y.prototype())
     pairs = zip(x.atoms(frame, like, node), y.atoms(frame, like, node), strict=True)
-    chosen = (frame.builder.op("where", condition, a, b) for a, b in pairs)
+    chosen = (frame.builder.op("where", truth, a, b) for a, b in pairs)
     return like.rebuilt(chosen)
 
 

@@ -17,12 +17,12 @@ from mixad.scalar.parse import complex_arithmetic as arithmetic
 from mixad.scalar.parse import complex_library as library
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, placed
+from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, numbers
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.inlining import compiled_here
 from mixad.scalar.parse.values.complex import Complex
 from mixad.scalar.parse.values.sequence import Tuple
-from mixad.scalar.parse.values.value import Number, Scalar, Value
+from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import F32, F64
 
@@ -42,16 +42,9 @@ def complex_function(function: Any, arguments: Arguments) -> Handler | None:
         return None
 
 
-def _numbers(
-    frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
-) -> list[Number]:
-    """Return the arguments of a call as numbers, real or complex."""
-    return [v.number(frame, n) for v, n in placed(frame, node, arguments, counts)]
-
-
 def _one(frame: Frame, node: ast.Call, arguments: Arguments) -> Complex:
     """Return the argument of a call as a complex number."""
-    (z,) = _numbers(frame, node, arguments, (1,))
+    (z,) = numbers(frame, node, arguments, (1,))
     return arithmetic.as_complex(frame, node, z)
 
 
@@ -75,7 +68,7 @@ def _logarithm_to_base(frame: Frame, node: ast.Call, arguments: Arguments) -> Va
     """`cmath.log(z)`, or to a base."""
     z, *base = [
         compiled_here(frame, node, library.logarithm, (arithmetic.as_complex(frame, node, z),))
-        for z in _numbers(frame, node, arguments, (1, 2))
+        for z in numbers(frame, node, arguments, (1, 2))
     ]
     return arithmetic.arithmetic(frame, node, ast.Div(), z, *base) if base else z
 
@@ -84,14 +77,14 @@ def _logarithm_to_base(frame: Frame, node: ast.Call, arguments: Arguments) -> Va
 
 
 def _part(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    (z,) = _numbers(frame, node, arguments, (1,))
+    (z,) = numbers(frame, node, arguments, (1,))
     found = z.attribute(frame, name)
     assert found is not None
     return found
 
 
 def _conjugate(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    (z,) = _numbers(frame, node, arguments, (1,))
+    (z,) = numbers(frame, node, arguments, (1,))
     return arithmetic.conjugate(frame, node, z)
 
 
@@ -110,7 +103,7 @@ def _polar(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _rectangular(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    r, angle = (v.scalar(frame, node) for v in _numbers(frame, node, arguments, (2,)))
+    r, angle = (v.scalar(frame, node) for v in numbers(frame, node, arguments, (2,)))
     parts = [
         operators.apply(frame, node, "mul", (r, operators.apply(frame, node, name, (angle,))))
         for name in ("cos", "sin")
@@ -142,14 +135,9 @@ def _converted(part: Typed, frame: Frame, node: ast.Call, arguments: Arguments) 
 # -- operators and tests ---------------------------------------------------------------------------
 
 
-def _operator(op: ast.operator, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    x, y = _numbers(frame, node, arguments, (2,))
-    return arithmetic.arithmetic(frame, node, op, x, y)
-
-
-def _compared(op: ast.cmpop, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    x, y = _numbers(frame, node, arguments, (2,))
-    return arithmetic.compare(frame, node, op, x, y)
+def _power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    x, y = numbers(frame, node, arguments, (2,))
+    return arithmetic.arithmetic(frame, node, ast.Pow(), x, y)
 
 
 def _negative(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -163,27 +151,11 @@ def _reciprocal(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return arithmetic.arithmetic(frame, node, ast.Div(), frame.constant(1.0), z)
 
 
-def _truth(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    z = _one(frame, node, arguments)
-    return Scalar(z.truth(frame), z.typed.weak)
-
-
-def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    numbers = _numbers(frame, node, arguments, (1 if name == "not" else 2,))
-    truths = [n.truth(frame) for n in numbers]
-    return Scalar(frame.builder.op(name, *truths), all(n.typed.weak for n in numbers))
-
-
 def _classified(name: str, both: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """isnan, isinf, isfinite: of one part or both."""
     z = _one(frame, node, arguments)
     tests = [operators.apply(frame, node, name, (part,)) for part in (z.re, z.im)]
     return operators.apply(frame, node, both, tests)
-
-
-def _where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    condition, x, y = _numbers(frame, node, arguments, (3,))
-    return arithmetic.selected(frame, node, condition.truth(frame), x, y)
 
 
 def _of_reals(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -224,8 +196,7 @@ _MORE_NAMES: Mapping[str, Handler] = MappingProxyType({
 })  # fmt: skip
 
 _OF_OPS: Mapping[str, Handler] = MappingProxyType({
-    **_MORE_NAMES, "abs": _size, "where": _where, "pow": partial(_operator, ast.Pow()),
-    "neg": _negative,
+    **_MORE_NAMES, "abs": _size, "pow": _power, "neg": _negative,
 })  # fmt: skip
 """By names of functions of `mixad.special`."""
 
@@ -238,21 +209,13 @@ def _of_complex() -> dict[Any, Handler]:
     """Return what stands for functions where an argument is complex."""
     of_numpy: dict[Any, Handler] = {getattr(np, name): h for name, h in _MORE_NAMES.items()}
     of_numpy |= {
-        np.add: partial(_operator, ast.Add()), np.subtract: partial(_operator, ast.Sub()),
-        np.multiply: partial(_operator, ast.Mult()), np.divide: partial(_operator, ast.Div()),
-        np.power: partial(_operator, ast.Pow()), np.negative: _negative,
-        np.reciprocal: _reciprocal, np.abs: _size,
-        np.equal: partial(_compared, ast.Eq()), np.not_equal: partial(_compared, ast.NotEq()),
-        np.logical_and: partial(_logical, "and"), np.logical_or: partial(_logical, "or"),
-        np.logical_not: partial(_logical, "not"), np.logical_xor: partial(_logical, "xor"),
+        np.power: _power, np.negative: _negative, np.reciprocal: _reciprocal, np.abs: _size,
     }  # fmt: skip
     known: dict[Any, Handler] = {f: partial(_numpy, handler) for f, handler in of_numpy.items()}
     known |= {
         f: _of_reals for name, f in vars(math).items() if callable(f) and not name.startswith("_")
     }
-    known |= {np.where: _where, builtins.abs: _size, builtins.bool: _truth}
-    known |= {builtins.pow: partial(_operator, ast.Pow())}
-    return known
+    return known | {builtins.abs: _size}
 
 
 def _always() -> dict[Any, Handler]:

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.values.value import Scalar, Value
+from mixad.scalar.parse.values.value import Number, Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import type_of_dtype
 
-__all__ = ["Arguments", "Handler", "as_numpy_takes", "as_scipy_takes", "count_checked", "counted",
-           "numbers", "placed", "strong"]  # fmt: skip
+__all__ = ["Arguments", "Handler", "as_numpy_takes", "as_scipy_takes", "check_count", "counted",
+           "numbers", "real_numbers", "strong"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,28 @@ _OPTIONS = frozenset({"dtype", "out", "where", "casting", "order", "subok", "axi
 
 def numbers(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
+) -> list[Number]:
+    """Return the arguments of a call as numbers; as many as one of ``counts`` says."""
+    return [v.number(frame, n) for v, n in _with_nodes(frame, node, arguments, counts)]
+
+
+def real_numbers(
+    frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> list[Scalar]:
     """Return the arguments of a call as real numbers; as many as one of ``counts`` says."""
-    return [v.scalar(frame, n) for v, n in placed(frame, node, arguments, counts)]
+    return [v.scalar(frame, n) for v, n in _with_nodes(frame, node, arguments, counts)]
 
 
-def placed(
+def _with_nodes(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> Iterator[tuple[Value, ast.expr]]:
-    """Return the arguments of a call, as many as one of ``counts`` says, each with its node."""
-    count_checked(frame, node, arguments, counts)
+    check_count(frame, node, arguments, counts)
     given = arguments.positional
     nodes = node.args if len(node.args) == len(given) else [node] * len(given)
     return zip(given, nodes, strict=True)
 
 
-def count_checked(
+def check_count(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> None:
     """Refuse a call whose arguments are not as many as one of ``counts``, by position."""

@@ -21,14 +21,15 @@ from mixad.scalar.core_dimensions import MAX_ELEMENTS
 from mixad.scalar.ir import Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse import operators
-from mixad.scalar.parse.complex_arithmetic import arithmetic
+from mixad.scalar.parse.complex_arithmetic import arithmetic, compare, where
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import (
     Arguments,
     Handler,
     as_numpy_takes,
-    count_checked,
+    check_count,
     numbers,
+    real_numbers,
     strong,
 )
 from mixad.scalar.parse.info import op_name
@@ -55,31 +56,36 @@ def intrinsic(function: Any) -> Handler | None:
 
 
 def _op(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    scalars = numbers(frame, node, arguments, (BY_NAME[name].arity,))
+    scalars = real_numbers(frame, node, arguments, (BY_NAME[name].arity,))
     return operators.apply(frame, node, name, scalars)
 
 
 def _binary(op: ast.operator, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     x, y = numbers(frame, node, arguments, (2,))
-    return operators.arithmetic(frame, node, op, x, y)
+    return arithmetic(frame, node, op, x, y)
 
 
 def _compare(op: ast.cmpop, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     x, y = numbers(frame, node, arguments, (2,))
-    return operators.compare(frame, node, op, x, y)
+    return compare(frame, node, op, x, y)
 
 
 def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    scalars = numbers(frame, node, arguments, (BY_NAME[name].arity,))
-    truths = [s.truth(frame) for s in scalars]
-    return Scalar(frame.builder.op(name, *truths), all(s.weak for s in scalars))
+    given = numbers(frame, node, arguments, (BY_NAME[name].arity,))
+    truths = [number.truth(frame) for number in given]
+    return Scalar(frame.builder.op(name, *truths), all(number.typed.weak for number in given))
 
 
 def _numpy_where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """np.where, whose result has the type of the choices: that of the condition says nothing."""
     condition, choices = arguments.positional[:1], arguments.positional[1:]
     taken = as_numpy_takes(frame, node, Arguments(choices, arguments.keywords))
-    return _op("where", frame, node, Arguments([*condition, *taken.positional], taken.keywords))
+    return _where(frame, node, Arguments([*condition, *taken.positional], taken.keywords))
+
+
+def _where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    condition, x, y = numbers(frame, node, arguments, (3,))
+    return where(frame, node, condition, x, y)
 
 
 def _rounded(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -91,7 +97,7 @@ def _rounded(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> V
             f"`{spelled}` to a number of digits is not supported in a kernel",
             f"{spelled}(100 * x) / 100",
         )
-    (x,) = numbers(frame, node, arguments, (1,))
+    (x,) = real_numbers(frame, node, arguments, (1,))
     return (
         operators.apply(frame, node, name, (x,))
         if x.atom.type.is_float
@@ -100,7 +106,7 @@ def _rounded(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> V
 
 
 def _fabs(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    (x,) = numbers(frame, node, arguments, (1,))
+    (x,) = real_numbers(frame, node, arguments, (1,))
     return operators.apply(frame, node, "abs", operators.floating(frame, node, "fabs", (x,)))
 
 
@@ -280,7 +286,7 @@ def _row(frame: Frame, row: Any) -> Value:
 
 def _range(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """A constant range outside a `for` is a tuple."""
-    scalars = [frame.known(s) for s in numbers(frame, node, arguments, (1, 2, 3))]
+    scalars = [frame.known(s) for s in real_numbers(frame, node, arguments, (1, 2, 3))]
     bounds = [
         int(s.atom.value) for s in scalars if isinstance(s.atom, Const) and s.atom.type.is_integer
     ]
@@ -292,7 +298,7 @@ def _range(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _divmod(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    scalars = numbers(frame, node, arguments, (2,))
+    scalars = real_numbers(frame, node, arguments, (2,))
     return Tuple(tuple(operators.apply(frame, node, n, scalars) for n in ("floordiv", "mod")))
 
 
@@ -302,9 +308,10 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
         given = arguments.positional[0]
         if isinstance(given, Object) and isinstance(given.value, str) and given.value in _SPELLED:
             return Scalar(frame.builder.const(float(given.value), to.type), to.weak)
-    (x,) = numbers(frame, node, arguments, (1,))
     if to.type.is_bool:
-        return Scalar(x.truth(frame), x.weak and to.weak)
+        (number,) = numbers(frame, node, arguments, (1,))
+        return Scalar(number.truth(frame), number.typed.weak and to.weak)
+    (x,) = real_numbers(frame, node, arguments, (1,))
     (atom,) = operators.converted(frame, node, (x,), to)
     if to == Typed(I64, True) and x.typed == Typed(F64, True):
         return operators.python_integer(frame, node, "convert", (x,), atom)
@@ -312,7 +319,7 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
 
 
 def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    count_checked(frame, node, arguments, (1,))
+    check_count(frame, node, arguments, (1,))
     return _stopped(frame, node.args[0], arguments.positional[0])
 
 
@@ -329,7 +336,7 @@ def _stopped(frame: Frame, node: ast.expr, value: Value) -> Value:
 
 def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`math.log(x)`, or to a base."""
-    x, *base = numbers(frame, node, arguments, (1, 2))
+    x, *base = real_numbers(frame, node, arguments, (1, 2))
     value = operators.apply(frame, node, "log", (x,))
     if not base:
         return value
@@ -338,7 +345,7 @@ def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def _ldexp(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """x · 2ⁿ, of the type of x: that of n, a whole number, says nothing."""
-    x, n = numbers(frame, node, arguments, (2,))
+    x, n = real_numbers(frame, node, arguments, (2,))
     if n.atom.type.is_float or n.atom.type == U64:  # as NumPy
         raise frame.type_error(
             node,
@@ -351,7 +358,7 @@ def _ldexp(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _hypot(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    first, *rest = numbers(frame, node, arguments, tuple(range(1, 33)))
+    first, *rest = real_numbers(frame, node, arguments, tuple(range(1, 33)))
     if not rest:
         floats = operators.floating(frame, node, "hypot", (first,))
         return operators.apply(frame, node, "abs", floats)
@@ -361,25 +368,20 @@ def _hypot(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return result
 
 
-def _python_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    x, y = numbers(frame, node, arguments, (2,))
-    return operators.power(frame, node, x, y)
-
-
 def _as_floats(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    scalars = numbers(frame, node, arguments, (1, 2))
+    scalars = real_numbers(frame, node, arguments, (1, 2))
     return Tuple(operators.floating(frame, node, "as_floats", scalars))
 
 
 def _largest(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    (x,) = numbers(frame, node, arguments, (1,))
+    (x,) = real_numbers(frame, node, arguments, (1,))
     most = np.finfo(x.atom.type.arithmetic.dtype).max
     return Scalar(frame.builder.const(float(most), x.atom.type), x.weak)
 
 
 _MARKED: dict[str, Handler] = {
     "stop_gradient": _stop_gradient, "as_floats": _as_floats, "largest": _largest,
-    "ldexp": _ldexp,
+    "ldexp": _ldexp, "where": _where,
 }  # fmt: skip
 """Functions of mixad that are no ops, by their mark."""
 
@@ -435,7 +437,8 @@ def _functions_of_numbers() -> dict[Any, Handler]:
     known[np.where] = _numpy_where
     known |= {getattr(math, n): partial(classified, n) for n in ("isnan", "isinf", "isfinite")}
     known |= {
-        np.divide: partial(_binary, ast.Div()),
+        np.add: partial(_binary, ast.Add()), np.subtract: partial(_binary, ast.Sub()),
+        np.multiply: partial(_binary, ast.Mult()), np.divide: partial(_binary, ast.Div()),
         np.less: partial(_compare, ast.Lt()), np.less_equal: partial(_compare, ast.LtE()),
         np.greater: partial(_compare, ast.Gt()), np.greater_equal: partial(_compare, ast.GtE()),
         np.equal: partial(_compare, ast.Eq()), np.not_equal: partial(_compare, ast.NotEq()),
@@ -443,7 +446,8 @@ def _functions_of_numbers() -> dict[Any, Handler]:
         np.logical_not: partial(_logical, "not"), np.logical_xor: partial(_logical, "xor"),
         math.ldexp: _ldexp, np.ldexp: _ldexp,
         math.fabs: _fabs, np.fabs: _fabs, math.log: _log, math.hypot: _hypot,
-        builtins.abs: partial(_op, "abs"), builtins.pow: _python_power, builtins.divmod: _divmod,
+        builtins.abs: partial(_op, "abs"), builtins.divmod: _divmod,
+        builtins.pow: partial(_binary, ast.Pow()),
         builtins.int: partial(_convert, Typed(I64, True)),
         builtins.float: partial(_convert, Typed(F64, True)),
         builtins.bool: partial(_convert, Typed(BOOL, True)),

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from mixad.scalar.ir import Atom, Const, Var
-from mixad.scalar.parse.complex_arithmetic import arithmetic, compare, selected
+from mixad.scalar.parse.complex_arithmetic import arithmetic, compare, where
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.operators import apply
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.values.value import (
     Mismatch,
@@ -203,10 +202,7 @@ def choose(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) ->
             "which function this is depends on an index that is known at run time only",
             "call each of them, and index the tuple of their results",
         )
-    a, b = (v.number(frame, node) for v in (yes, no))
-    if isinstance(a, Scalar) and isinstance(b, Scalar):
-        return apply(frame, node, "where", (cond, a, b))
-    return selected(frame, node, cond.atom, a, b)
+    return where(frame, node, cond, yes.number(frame, node), no.number(frame, node))
 
 
 @dataclass(frozen=True, slots=True)
