@@ -19,7 +19,8 @@ import numpy as np
 from mixad.errors import KernelError
 from mixad.scalar.core_dimensions import MAX_ELEMENTS
 from mixad.scalar.ir import Const
-from mixad.scalar.ops import BY_NAME
+from mixad.scalar.names import names_in
+from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.complex_arithmetic import arithmetic, compare, where
 from mixad.scalar.parse.frame import Frame
@@ -387,28 +388,14 @@ _MARKED: dict[str, Handler] = {
 
 _SPELLED = ("inf", "-inf", "nan", "infinity", "-infinity")
 
-_SAME_NAME = (
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 "
-    "log1p sqrt cbrt erf erfc gamma lgamma atan2 copysign fmod fma "
-    "nextafter hypot logaddexp sign minimum maximum where pow rint"
-).split()
-_OTHER_NAMES = {
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
-    "arctanh": "atanh", "arctan2": "atan2", "absolute": "abs", "abs": "abs", "negative": "neg",
-    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "bitwise_not": "not",
-    "left_shift": "shl", "right_shift": "shr",
-    "add": "add", "subtract": "sub", "multiply": "mul", "floor_divide": "floordiv", "mod": "mod",
-    "remainder": "mod",
-}  # fmt: skip
-
 
 def _table() -> dict[Any, Handler]:
     known: dict[Any, Handler] = {}
-    for name in _SAME_NAME:
-        for module in (math, np):
-            known[getattr(module, name, None)] = partial(_op, name)
-    for name, op in _OTHER_NAMES.items():
-        known[getattr(np, name)] = partial(_op, op)
+    for op in TABLE:
+        for name in names_in("python", op.name):
+            known[getattr(math, name, None)] = partial(_op, op.name)
+        for name in names_in("numpy", op.name):
+            known[getattr(np, name, None)] = partial(_op, op.name)
     known |= {
         getattr(np, t.dtype_name if t != BOOL else "bool_"): partial(_convert, Typed(t, False))
         for t in STORED_TYPES
