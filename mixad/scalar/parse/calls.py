@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
 from mixad.scalar.parse.outside import value_from_outside
 from mixad.scalar.parse.scalar_rule_calls import with_rule
-from mixad.scalar.parse.snapshot import FunctionSource, read_function
+from mixad.scalar.parse.snapshot import read_function
 from mixad.scalar.parse.subscript import items_of, peek, unpacked
 from mixad.scalar.parse.unsupported_calls import (
     instead,
@@ -56,35 +56,28 @@ def call(frame: Frame, node: ast.Call) -> Value:
         if made is not None:
             return made
     function = frame.value(node.func)
-    if isinstance(function, Object) and function.value is np.uint64 and len(node.args) == 1:
-        known = literal(node.args[0])
-        if known is not None:
-            return _unsigned(frame, node.args[0], known)
     if isinstance(function, Object):
-        keeps = keeps_arguments(function.value)
-        arguments = _arguments(frame, node, Frame.value if keeps else items_of)
-        return _of_library(frame, node, function, arguments)
-    arguments = _arguments(frame, node, _lent)
+        return _of_library(frame, node, function.value)
+    # What a function is given has a name in the caller.
+    arguments = _arguments(frame, node, lambda frame, node: peek(frame, node).shared())
     match function:
         case Closure():
-            info = _root(function.frame).inner(function.node)
-            result = _inlined(
-                frame,
-                node,
-                info,
-                arguments,
-                function.defaults,
-                function.frame.index,
-                function.frame,
-            )
-            return _given_back(frame, node, result)
+            outer = function.frame
+            info = outer.outermost.info.inner(function.node)
+            result = _inlined(frame, node, info, arguments, function.defaults, outer.index, outer)
         case Helper():
             result = _helper(frame, node, function.index, arguments)
-            return _given_back(frame, node, result)
-    spelled = ast.unparse(node.func)
-    raise frame.type_error(
-        node.func, f"`{spelled}` is {describe_kind(function)}, not a function", f"{spelled} * (...)"
-    )
+        case _:
+            spelled = ast.unparse(node.func)
+            raise frame.type_error(
+                node.func,
+                f"`{spelled}` is {describe_kind(function)}, not a function",
+                f"{spelled} * (...)",
+            )
+    if result.holds_shared():  # it may be a list that the function was given
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            share(frame, argument)
+    return result
 
 
 def _by_method(frame: Frame, node: ast.Call, method: ast.Attribute) -> Value | None:
@@ -105,26 +98,6 @@ def _by_method(frame: Frame, node: ast.Call, method: ast.Attribute) -> Value | N
     return None
 
 
-def _lent(frame: Frame, node: ast.expr) -> Value:
-    """Return an argument of a function: what it is given has a name in the caller."""
-    return peek(frame, node).shared()
-
-
-def _given_back(frame: Frame, node: ast.Call, result: Value) -> Value:
-    """Return a function's result; a list in it may be one that it was given."""
-    if result.holds_shared():
-        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-            share(frame, argument)
-    return result
-
-
-def _unsigned(frame: Frame, node: ast.expr, value: int) -> Value:
-    """Return np.uint64 of a literal, which as a number of its own may not fit into 64 bits."""
-    if not fits(value, U64):
-        raise overflow(frame.info.text.locate(node), value, U64)
-    return Scalar(frame.builder.const(value, U64), False)
-
-
 def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> Value:
     source = frame.context.snapshot.sources[index]
     if is_of_arrays(source.function):
@@ -132,7 +105,12 @@ def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> V
     if is_transform(source.function):
         name, call = ast.unparse(node.func), ast.unparse(node)
         raise frame.error(node, *refused_transform(name, source.function, call))
-    defaults = _defaults(frame, node, source, index)
+    places = {name: source.default_index(name) for name in source.parameters}
+    defaults = {
+        name: value_from_outside(frame, (index, place), name, node)
+        for name, place in places.items()
+        if place is not None
+    }
     if source.standing is not None:
         arguments = _as_theirs(frame, node, source.standing, arguments)
     try:
@@ -161,12 +139,6 @@ def _as_theirs(frame: Frame, node: ast.Call, standing: StandIn, arguments: Argum
     return as_scipy_takes(frame, node, standing.theirs, taken)
 
 
-def _root(frame: Frame) -> FunctionInfo:
-    while frame.parent is not None:
-        frame = frame.parent
-    return frame.info
-
-
 def _arguments(
     frame: Frame, node: ast.Call, value_of: Callable[[Frame, ast.expr], Value]
 ) -> Arguments:
@@ -185,15 +157,6 @@ def _arguments(
             )
         keywords[keyword.arg] = value_of(frame, keyword.value)
     return Arguments(positional, keywords)
-
-
-def _defaults(frame: Frame, node: ast.Call, source: FunctionSource, index: int) -> dict[str, Value]:
-    defaults: dict[str, Value] = {}
-    for name in source.parameters:
-        place = source.default_index(name)
-        if place is not None:
-            defaults[name] = value_from_outside(frame, (index, place), name, node)
-    return defaults
 
 
 def _inlined(
@@ -262,7 +225,12 @@ def bind(
             message = f"{info.name!r} has no parameter {name!r}"
             raise frame.type_error(node, message, _spelled(info))
         values[name] = value
-    _fill(frame, node, info, named, values, defaults)
+    for name in named:
+        if name not in values:
+            if name not in defaults:
+                message = f"{info.name!r} needs an argument for {name!r}"
+                raise frame.type_error(node, message, _spelled(info))
+            values[name] = defaults[name]
     return values
 
 
@@ -274,26 +242,15 @@ def _spelled(info: FunctionInfo) -> str:
     return f"{info.name}({', '.join([*given, *named])})"
 
 
-def _fill(
-    frame: Frame,
-    node: ast.Call,
-    info: FunctionInfo,
-    named: Sequence[str],
-    values: dict[str, Value],
-    defaults: dict[str, Value],
-) -> None:
-    for name in named:
-        if name not in values:
-            if name not in defaults:
-                raise frame.type_error(
-                    node, f"{info.name!r} needs an argument for {name!r}", _spelled(info)
-                )
-            values[name] = defaults[name]
-
-
-def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Arguments) -> Value:
+def _of_library(frame: Frame, node: ast.Call, function: Any) -> Value:
     """Return the value of a call of a function that mixad knows."""
-    called: Any = function.value
+    known = literal(node.args[0]) if function is np.uint64 and len(node.args) == 1 else None
+    if known is not None:  # as a number of its own it may not fit into 64 bits
+        if not fits(known, U64):
+            raise overflow(frame.info.text.locate(node.args[0]), known, U64)
+        return Scalar(frame.builder.const(known, U64), False)
+    arguments = _arguments(frame, node, Frame.value if keeps_arguments(function) else items_of)
+    called = function
     standing = stand_in(called)  # an op: others are read with the function that calls them
     if standing is not None:
         called = standing.function
@@ -302,21 +259,16 @@ def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Argum
     if handler is not None:
         with frame.at(node):
             return handler(frame, node, arguments)
-    made = constructed(frame, node, function.value, arguments)
+    made = constructed(frame, node, function, arguments)
     if made is not None:
         return made
     name = ast.unparse(node.func)
-    known = unsupported_call(name, function.value, ast.unparse(node))
-    if known is not None:
-        raise frame.error(node, *known)
-    if unwrapped(function.value) is not None:
-        _check_is_read(frame, node, function.value)
-    raise frame.error(node.func, f"`{name}` is not supported in a kernel", instead(function.value))
-
-
-def _check_is_read(frame: Frame, node: ast.Call, function: object) -> None:
-    """Say why a function of Python is no helper: its source was not found, or not believed."""
-    try:
-        read_function(function)
-    except KernelSyntaxError as error:
-        raise frame.error(node, error.message, error.hint) from None
+    refusal = unsupported_call(name, function, ast.unparse(node))
+    if refusal is not None:
+        raise frame.error(node, *refusal)
+    if unwrapped(function) is not None:  # its source was not found, or not believed
+        try:
+            read_function(function)
+        except KernelSyntaxError as error:
+            raise frame.error(node, error.message, error.hint) from None
+    raise frame.error(node.func, f"`{name}` is not supported in a kernel", instead(function))

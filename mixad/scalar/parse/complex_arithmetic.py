@@ -13,7 +13,6 @@ from functools import partial, reduce
 from types import MappingProxyType
 
 from mixad.errors import KernelError
-from mixad.scalar.ir import Const
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.complex_library import (
     power_of_complex,
@@ -253,7 +252,7 @@ _OPERATORS: Mapping[type[ast.operator], _Operator] = MappingProxyType({
 
 def _power(frame: Frame, node: Located, x: Number, y: Number) -> Number:
     """Return ``x ** y``: products for whole constant ``y``, else by logarithm and exponential."""
-    exponent = y.atom.value if isinstance(y, Scalar) and isinstance(y.atom, Const) else None
+    exponent = y.constant if isinstance(y, Scalar) else None
     if exponent is not None and float(exponent).is_integer() and abs(exponent) < _MAX_FACTORS:
         base, _ = of_one_type(frame, node, (x, y))
         return _whole_power(frame, node, as_complex(frame, node, base), int(exponent))

@@ -207,6 +207,11 @@ class Frame:
         """Whether loops that converge are differentiated where they end; series of ours are not."""
         return self.context.implicit and not self.info.is_ours
 
+    @property
+    def outermost(self) -> Frame:
+        """The frame around all functions in which this one is nested."""
+        return self if self.parent is None else self.parent.outermost
+
     def runs_in(self, info: FunctionInfo, index: int) -> bool:
         """Whether a function is being compiled around this frame, so that calling it recurs.
 

@@ -16,9 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mixad.errors import KernelError
 from mixad.scalar.core_dimensions import MAX_ELEMENTS
-from mixad.scalar.ir import Const
 from mixad.scalar.names import names_in
 from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.parse import operators
@@ -134,37 +132,28 @@ def _items(arguments: Arguments) -> Sequence[Value]:
     return given if items is None else items
 
 
-def _of_one(frame: Frame, node: ast.Call, arguments: Arguments) -> tuple[Value, ...]:
-    """Return the items of the tuple that a function takes."""
-    given = arguments.positional
-    if not given:
-        raise _no_tuple(frame, node, "takes a tuple here", None)
-    return _elements(frame, node, "takes a tuple here", given[0])
-
-
-def _elements(frame: Frame, node: ast.Call, takes: str, value: Value) -> tuple[Value, ...]:
-    items = value.elements()
-    if items is None:
-        raise _no_tuple(frame, node, takes, value)
-    return items
-
-
-def _no_tuple(frame: Frame, node: ast.Call, takes: str, value: Value | None) -> KernelError:
-    what = "nothing" if value is None else value.describe()
+def _elements(
+    frame: Frame, node: ast.Call, given: Sequence[Value], takes: str = "takes a tuple here"
+) -> tuple[Value, ...]:
+    """Return the items of the first of some values."""
+    items = given[0].elements() if given else None
+    if items is not None:
+        return items
+    what = given[0].describe() if given else "nothing"
     is_length = isinstance(node.func, ast.Name) and node.func.id == "len"
-    hint = (value or Tuple(())).instead_of_sequence(is_length=is_length)
-    return frame.type_error(node, f"`{ast.unparse(node.func)}` {takes}, got {what}", hint)
+    hint = (*given, Tuple(()))[0].instead_of_sequence(is_length=is_length)
+    raise frame.type_error(node, f"`{ast.unparse(node.func)}` {takes}, got {what}", hint)
 
 
 def _len(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return frame.constant(len(_of_one(frame, node, arguments)))
+    return frame.constant(len(_elements(frame, node, arguments.positional)))
 
 
 def _sum(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     given = arguments.positional
     start = arguments.keywords.get("start", given[1] if len(given) > 1 else frame.constant(0))
     total = start.number(frame, node)
-    for item in _of_one(frame, node, arguments):
+    for item in _elements(frame, node, arguments.positional):
         total = arithmetic(frame, node, ast.Add(), total, item.number(frame, node))
     return total
 
@@ -172,7 +161,7 @@ def _sum(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def _quantify(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`any` and `all` of a tuple."""
     found = Scalar(frame.builder.const(name == "and", BOOL), True)
-    for item in _of_one(frame, node, arguments):
+    for item in _elements(frame, node, arguments.positional):
         truth = item.number(frame, node).truth(frame)
         found = Scalar(frame.builder.op(name, found.atom, truth), True)
     return found
@@ -186,25 +175,31 @@ def _tuples(
     if function is enumerate and len(given) == 2:
         options["start"] = given.pop()
     fixed = {name: _fixed(frame, node, function, name, v) for name, v in options.items()}
-    rows_of = [_elements(frame, node, "takes constant tuples", value) for value in given]
+    rows_of = [_elements(frame, node, [value], "takes constant tuples") for value in given]
     try:
         rows = tuple(function(*rows_of, **fixed))
     except (TypeError, ValueError) as error:  # what Python says of lengths and of numbers of them
         raise frame.type_error(node, f"{error}", "tuples of one length") from None
-    return Tuple(tuple(_row(frame, row) for row in rows))
+    return Tuple(
+        tuple(
+            Tuple(tuple(frame.constant(v) if isinstance(v, int) else v for v in row))
+            if isinstance(row, tuple)
+            else row
+            for row in rows
+        )
+    )
 
 
 def _list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """The list of a tuple's items."""
-    if not arguments.positional:
-        return List(())
-    return List(_of_one(frame, node, arguments))
+    return List(_elements(frame, node, arguments.positional) if arguments.positional else ())
 
 
 def _zeros(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """np.zeros of a constant shape: a small array of float64."""
     number = strong(frame, node, frame.constant(0.0))
-    shape = [a for given in _shape(arguments) for a in [_length(frame, node, given)]]
+    given = _items(Arguments(arguments.positional[:1], {}))
+    shape = [_length(frame, node, value) for value in given]
     if not shape or arguments.keywords or len(arguments.positional) > 1:
         raise frame.error(
             node,
@@ -214,17 +209,13 @@ def _zeros(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return _of_shape(frame, node, number, shape)
 
 
-def _shape(arguments: Arguments) -> Sequence[Value]:
-    return _items(Arguments(arguments.positional[:1], {}))
-
-
 def _length(frame: Frame, node: ast.Call, value: Value) -> int:
-    atom = frame.known(value).atom if isinstance(value, Scalar) else None
-    if not isinstance(atom, Const) or not atom.type.is_integer or atom.value < 0:
+    length = value.known_integer(frame)
+    if type(length) is not int or length < 0:
         raise frame.error(
             node, "the shape of an array is known when it is compiled", "a literal, or len(...)"
         )
-    return int(atom.value)
+    return length
 
 
 def _of_shape(frame: Frame, node: ast.Call, number: Value, shape: Sequence[int]) -> Value:
@@ -245,10 +236,7 @@ def _array(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         raise frame.error(
             node, f"`{ast.unparse(node.func)}` takes one sequence here", "np.array([x, y])"
         )
-    return _as_array(frame, node, arguments.positional[0])
-
-
-def _as_array(frame: Frame, node: ast.Call, value: Value) -> Value:
+    (value,) = arguments.positional
     items = value.elements()
     if not items or any(item.elements() is not None for item in items):
         raise frame.type_error(
@@ -267,9 +255,9 @@ _OPTIONS = {enumerate: "start", zip: "strict"}
 
 def _fixed(frame: Frame, node: ast.Call, function: Any, name: str, value: Value) -> int | bool:
     """Return the literal that an option of zip or enumerate is."""
-    atom = frame.known(value).atom if isinstance(value, Scalar) else None
-    if _OPTIONS.get(function) == name and isinstance(atom, Const) and not atom.type.is_float:
-        return bool(atom.value) if atom.type.is_bool else int(atom.value)
+    number = value.known_integer(frame)
+    if _OPTIONS.get(function) == name and number is not None:
+        return number
     spelled = ast.unparse(node.func)
     if _OPTIONS.get(function) == name:
         raise frame.error(
@@ -278,24 +266,15 @@ def _fixed(frame: Frame, node: ast.Call, function: Any, name: str, value: Value)
     raise frame.error(node, f"`{spelled}` has no option `{name}`", f"{spelled}(...)")
 
 
-def _row(frame: Frame, row: Any) -> Value:
-    if isinstance(row, tuple):
-        return Tuple(tuple(frame.constant(v) if isinstance(v, int) else v for v in row))
-    value: Value = row
-    return value
-
-
 def _range(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """A constant range outside a `for` is a tuple."""
-    scalars = [frame.known(s) for s in real_numbers(frame, node, arguments, (1, 2, 3))]
-    bounds = [
-        int(s.atom.value) for s in scalars if isinstance(s.atom, Const) and s.atom.type.is_integer
-    ]
-    if len(bounds) != len(scalars):
+    scalars = real_numbers(frame, node, arguments, (1, 2, 3))
+    bounds = [n for n in (s.known_integer(frame) for s in scalars) if type(n) is int]
+    if len(bounds) < len(scalars):
         raise frame.error(
             node, "a range with bounds known only at run time works in `for` only", "a `for` loop"
         )
-    return Tuple(tuple(frame.constant(n) for n in range(*bounds)))
+    return Tuple(tuple(map(frame.constant, range(*bounds))))
 
 
 def _divmod(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

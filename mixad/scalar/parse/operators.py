@@ -100,8 +100,7 @@ def python_integer(
     frame: Frame, node: Located, name: str, scalars: Sequence[Scalar], result: Atom | None = None
 ) -> Scalar:
     """Return an op of Python integers: of constants computed now, else checked at every call."""
-    numbers = [s.atom.value for s in scalars if isinstance(s.atom, Const)]
-    value = computed(name, numbers) if len(numbers) == len(scalars) else None
+    value = computed(name, [s.constant for s in scalars])
     if value is not None:
         return whole(frame, node, value)
     if result is None:
@@ -282,7 +281,7 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     0, 1, 2 and -1 are exact as in NumPy; 0.5 is sqrt as in NumPy and PyTorch (so -0.0 stays -0.0
     and -inf gives nan, where pow gives 0.0 and inf); 3 to 8 are products.
     """
-    exponent = y.atom.value if isinstance(y.atom, Const) else None
+    exponent = y.constant
     typed = join(frame, node, (x, y))
     if _is_square_of_bool(node, x, y):
         _counted(frame, node, "powi", x.typed)
@@ -306,7 +305,7 @@ def _is_square_of_bool(node: Located, x: Scalar, y: Scalar) -> bool:
 
     It is an int8 then, where other exponents and ``np.power(b, 2)`` give the default integer.
     """
-    is_two = not isinstance(y.atom, Const) or y.atom.value == 2
+    is_two = y.constant in (None, 2)
     is_number = bool(y.weak) and not y.atom.type.is_float
     return x.atom.type.is_bool and is_number and is_two and not isinstance(node, ast.Call)
 
@@ -323,7 +322,7 @@ def _product(frame: Frame, base: Atom, exponent: int) -> Atom:
 
 
 def _integer_power(frame: Frame, node: Located, x: Scalar, y: Scalar, typed: Typed) -> Scalar:
-    exponent = int(y.atom.value) if isinstance(y.atom, Const) else None
+    exponent = None if y.constant is None else int(y.constant)
     if exponent is not None and exponent < 0:
         if typed.weak:
             return apply(frame, node, "pow", (frame.convert(x, Typed(_weak_float(frame), True)), y))

@@ -39,17 +39,8 @@ from mixad.scalar.parse.unsupported_calls import is_foreign, is_transform, wrapp
 from mixad.scalar.parse.whole_arrays import annotated_parameters
 from mixad.scalar.types import BF16, COMPLEX_TYPES, STORED_TYPES
 
-__all__ = [
-    "Address",
-    "Describe",
-    "FunctionSource",
-    "Identity",
-    "Snapshot",
-    "is_sequence",
-    "plain_number",
-    "read_function",
-    "scalar_argument",
-]
+__all__ = ["Address", "Describe", "FunctionSource", "Identity", "Snapshot", "is_sequence",
+           "plain_number", "read_function", "scalar_argument"]  # fmt: skip
 
 Describe = Callable[[Any], Argument | None]
 

@@ -157,11 +157,10 @@ class Tuple(Items):
 def _slice(frame: Frame, node: ast.Slice) -> slice:
     bounds = []
     for part in (node.lower, node.upper, node.step):
-        atom = None if part is None else frame.known(frame.scalar(part)).atom
-        if atom is not None and not (isinstance(atom, Const) and atom.type.is_integer):
-            assert part is not None
+        bound = None if part is None else frame.scalar(part).known_integer(frame)
+        if part is not None and type(bound) is not int:
             raise frame.error(part, *refusal(node))
-        bounds.append(None if atom is None else int(atom.value))
+        bounds.append(bound)
     return slice(*bounds)
 
 
@@ -322,11 +321,9 @@ def _concatenated(
         if isinstance(op, ast.Add) and len(sequences) == 2:
             return first.selection(first.items + sequences[1].items)
         times = b if first is a else a
-        if isinstance(op, ast.Mult) and isinstance(times, Scalar):
-            count = frame.known(times).atom
-            if isinstance(count, Const) and not count.type.is_float:
-                items = tuple([item.shared() for item in first.items])
-                return first.selection(items * int(count.value))
+        count = times.known_integer(frame) if isinstance(op, ast.Mult) else None
+        if count is not None:
+            return first.selection(tuple([item.shared() for item in first.items]) * count)
     raise frame.type_error(
         node,
         f"{describe_kind(a)} and {describe_kind(b)} have no such operator",

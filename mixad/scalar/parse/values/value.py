@@ -79,6 +79,10 @@ class Value:
         """Return the Python object that it is; raise NotKnownError where that is not known."""
         raise NotKnownError
 
+    def known_integer(self, frame: Any) -> int | None:
+        """Return the integer or bool that it is; None where it is none, or is not known."""
+        return None
+
     # -- what is done with it --------------------------------------------------------------------
 
     def number(self, frame: Any, node: ast.expr) -> Number:
@@ -251,12 +255,11 @@ class Number(Value):
         raise NotImplementedError
 
     def known_object(self) -> Any:
-        atoms = self.zeros()
-        values = [atom.value for atom in atoms if isinstance(atom, Const)]
-        if len(values) < len(atoms):
+        re, im = self.re.constant, self.im.constant if self.im else 0
+        if re is None or im is None:
             raise NotKnownError
         type_ = complex_of(self.typed.type) if self.is_complex else self.typed.type
-        value = complex(*values) if self.is_complex else values[0]
+        value = complex(re, im) if self.is_complex else re
         return (_PYTHON[type_.kind] if self.typed.weak else type_.dtype.type)(value)
 
     def strong(self) -> Self:
@@ -326,6 +329,17 @@ class Scalar(Number):
 
     def scalar(self, frame: Any, node: ast.expr) -> Scalar:
         return self
+
+    @property
+    def constant(self) -> bool | int | float | None:
+        """Its value, None where that is not known."""
+        return self.atom.value if isinstance(self.atom, Const) else None
+
+    def known_integer(self, frame: Any) -> int | None:
+        known: Scalar = frame.known(self)
+        if known.constant is None or known.atom.type.is_float:
+            return None
+        return bool(known.constant) if known.atom.type.is_bool else int(known.constant)
 
     def truth(self, frame: Any) -> Atom:
         if self.atom.type.is_bool:
