@@ -30,7 +30,7 @@ from mixad.scalar.parse.other_libraries import StandIn, stand_in
 from mixad.scalar.parse.outside import value_from_outside
 from mixad.scalar.parse.scalar_rule_calls import with_rule
 from mixad.scalar.parse.snapshot import read_function
-from mixad.scalar.parse.subscript import items_of, peek, unpacked
+from mixad.scalar.parse.subscript import items_of, peek, spread
 from mixad.scalar.parse.unsupported_calls import (
     instead,
     is_of_arrays,
@@ -142,13 +142,6 @@ def _as_theirs(frame: Frame, node: ast.Call, standing: StandIn, arguments: Argum
 def _arguments(
     frame: Frame, node: ast.Call, value_of: Callable[[Frame, ast.expr], Value]
 ) -> Arguments:
-    positional: list[Value] = []
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            inner = items_of(frame, argument.value)
-            positional += unpacked(frame, argument, inner, "leave the `*` out")
-        else:
-            positional.append(value_of(frame, argument))
     keywords: dict[str, Value] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
@@ -156,7 +149,7 @@ def _arguments(
                 keyword.value, "`**` is not supported in a kernel", "write the arguments out"
             )
         keywords[keyword.arg] = value_of(frame, keyword.value)
-    return Arguments(positional, keywords)
+    return Arguments(spread(frame, node.args, value_of), keywords)
 
 
 def _inlined(

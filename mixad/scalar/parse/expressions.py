@@ -17,7 +17,7 @@ from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.list_aliases import share_as_in
 from mixad.scalar.parse.operators import whole
 from mixad.scalar.parse.statements import closure
-from mixad.scalar.parse.subscript import items_of, read, subscript, unpacked
+from mixad.scalar.parse.subscript import items_of, read, spread, subscript
 from mixad.scalar.parse.values.object import Object, compare_objects
 from mixad.scalar.parse.values.sequence import List, Tuple, binary
 from mixad.scalar.parse.values.value import Mismatch, Number, Scalar, Value, describe_kind
@@ -42,11 +42,6 @@ def _binary(frame: Frame, node: ast.BinOp) -> Value:
     if known is not None:
         return whole(frame, node, known)
     return binary(frame, node, node.op, items_of(frame, node.left), items_of(frame, node.right))
-
-
-def _compare(frame: Frame, node: ast.Compare) -> Value:
-    """One comparison, or several in a chain."""
-    return _chain(frame, node, frame.value(node.left), 0)
 
 
 def _chain(frame: Frame, node: ast.Compare, left: Value, first: int) -> Number:
@@ -157,9 +152,12 @@ def _value_of_paths(
     try:
         like = yes[1].prototype().join(frame.context.rules, no[1].prototype())
     except Mismatch:
+        one, other = yes[1].describe(), no[1].describe()
         raise frame.type_error(
             node,
-            _either(yes[1].describe(), no[1].describe()),
+            f"which {one} this is depends on a condition"
+            if one == other
+            else f"this is a {one} or a {other}, depending on a condition",
             one_kind(yes[1], no[1], "give both values one type"),
         ) from None
     for path, value in (yes, no):
@@ -168,34 +166,17 @@ def _value_of_paths(
     return like.rebuilt(iter(select(frame, cond, yes[0], no[0], frame.builder.line)))
 
 
-def _either(one: str, other: str) -> str:
-    if one == other:
-        return f"which {one} this is depends on a condition"
-    return f"this is a {one} or a {other}, depending on a condition"
-
-
-def _elements(frame: Frame, node: ast.Tuple | ast.List) -> tuple[Value, ...]:
-    items: list[Value] = []
-    for element in node.elts:
-        if isinstance(element, ast.Starred):
-            inner = items_of(frame, element.value)
-            items += unpacked(frame, element, inner, "leave the `*` out")
-        else:
-            items.append(frame.value(element))
-    return tuple(items)
-
-
 EXPRESSIONS: Mapping[type, Callable[[Frame, Any], Value]] = MappingProxyType({
     ast.Constant: _constant,
     ast.Name: read,
     ast.Attribute: read,
     ast.BinOp: _binary,
     ast.UnaryOp: unary,
-    ast.Compare: _compare,
+    ast.Compare: lambda frame, node: _chain(frame, node, frame.value(node.left), 0),
     ast.BoolOp: _logic,
     ast.IfExp: _conditional,
-    ast.Tuple: lambda frame, node: Tuple(_elements(frame, node)),
-    ast.List: lambda frame, node: List(_elements(frame, node)),
+    ast.Tuple: lambda frame, node: Tuple(tuple(spread(frame, node.elts, Frame.value))),
+    ast.List: lambda frame, node: List(tuple(spread(frame, node.elts, Frame.value))),
     ast.Subscript: subscript,
     ast.Call: call,
     ast.Lambda: closure,

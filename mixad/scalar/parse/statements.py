@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -37,28 +37,18 @@ def assign_target(frame: Frame, target: ast.expr, value: Value) -> None:
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
     items, targets = unpacked(frame, target, value, "assign it to one name"), target.elts
     starred = [i for i, t in enumerate(targets) if isinstance(t, ast.Starred)]
-    fits = len(items) >= len(targets) - 1 if starred else len(items) == len(targets)
-    if not fits:
+    if len(items) < len(targets) - 1 if starred else len(items) != len(targets):
         raise frame.type_error(
             target,
             f"a tuple of {len(items)} is unpacked into {len(targets)} names",
             "one name for each item, or a name with `*` for the rest",
         )
-    if not starred:
-        for t, item in zip(targets, items, strict=True):
-            assign_target(frame, t, item)
-        return
-    first, last = starred[0], len(items) - (len(targets) - starred[0] - 1)
-    _unpack_all(frame, targets[:first], items[:first])
-    inner = targets[first]
-    assert isinstance(inner, ast.Starred)
-    assign_target(frame, inner.value, Tuple(items[first:last]))
-    _unpack_all(frame, targets[first + 1 :], items[last:])
-
-
-def _unpack_all(frame: Frame, targets: Sequence[ast.expr], items: Sequence[Value]) -> None:
+    if starred:
+        first, count = starred[0], len(items) - len(targets) + 1
+        rest = Tuple(items[first : first + count])
+        items = (*items[:first], rest, *items[first + count :])
     for t, item in zip(targets, items, strict=True):
-        assign_target(frame, t, item)
+        assign_target(frame, t.value if isinstance(t, ast.Starred) else t, item)
 
 
 def _assign(frame: Frame, s: ast.Assign) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Sequence
 
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.list_aliases import share
@@ -11,7 +12,8 @@ from mixad.scalar.parse.outside import look_up
 from mixad.scalar.parse.values.sequence import binary
 from mixad.scalar.parse.values.value import Value, describe_kind
 
-__all__ = ["add_to_item", "assign_item", "items_of", "peek", "read", "subscript", "unpacked"]
+__all__ = ["add_to_item", "assign_item", "items_of", "peek", "read", "spread", "subscript",
+           "unpacked"]  # fmt: skip
 
 
 def peek(frame: Frame, node: ast.expr) -> Value:
@@ -82,6 +84,20 @@ def unpacked(frame: Frame, node: ast.expr, value: Value, hint: str) -> tuple[Val
     if items is None:
         raise frame.type_error(node, f"{describe_kind(value)} cannot be unpacked", hint)
     return items
+
+
+def spread(
+    frame: Frame, nodes: Sequence[ast.expr], value_of: Callable[[Frame, ast.expr], Value]
+) -> list[Value]:
+    """Return the values of several expressions; one with a `*` is unpacked."""
+    values: list[Value] = []
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            whole = items_of(frame, node.value)
+            values += unpacked(frame, node, whole, "leave the `*` out")
+        else:
+            values.append(value_of(frame, node))
+    return values
 
 
 def assign_item(frame: Frame, target: ast.Subscript, value: Value) -> None:
