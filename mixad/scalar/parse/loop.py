@@ -1,7 +1,7 @@
 """Loops: which names they carry, of which types, and how they are left.
 
-A loop is compiled with the types its carries start with; where a turn gives them wider ones, it is
-compiled again with those, until they stay (types only widen, so they do).
+A loop is compiled with the types its carries start with.  If an iteration gives them wider ones, it
+is compiled again with those, until they stay (types only widen, so they do).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class LoopPlan:
         The statement.
     test : callable
         Compiles the test, returns its truth.
-    turn : callable
-        Compiles one turn of the body.
+    run_iteration : callable
+        Compiles one iteration of the body.
     hidden : tuple of str
         Names of its own that the loop carries (a counter).
     """
 
     node: ast.While | ast.For
     test: Callable[[], Atom]
-    turn: Callable[[], None]
+    run_iteration: Callable[[], None]
     hidden: tuple[str, ...] = ()
     names: list[str] = field(default_factory=list)
     prototypes: dict[str, Value] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def run_loop(frame: Frame, plan: LoopPlan) -> None:
     plan.prototypes = frame.hints.setdefault(id(plan.node), {})
     _widen(frame, plan, {n: start[n] for n in plan.names if n in start})
     outer = frame.loop_head, frame.loop_after
-    # A loop that is differentiated where it ends needs there what a turn starts with.
+    # A loop that is differentiated where it ends needs there what an iteration starts with.
     kept = live.head if frame.implicit else frozenset()
     frame.loop_head, frame.loop_after = live.head, live.after | kept
     try:
@@ -124,14 +124,14 @@ def _attempt(frame: Frame, plan: LoopPlan) -> _Attempt | None:
         with builder.writing(cond):
             test = plan.test()
         with builder.writing(body):
-            plan.turn()
-            turned = frame.state
-            if _widen(frame, plan, _values(turned)):
+            plan.run_iteration()
+            state_after = frame.state
+            if _widen(frame, plan, _values(state_after)):
                 builder.line = line
                 return None
             broken = not is_false(frame.exit("break"))
             ends = _ends(frame, plan, flags)
-    share_as_in(frame, turned)
+    share_as_in(frame, state_after)
     builder.line = line
     return _Attempt([*carries, *flag_vars], cond, body, test, ends, flags, broken)
 
@@ -175,13 +175,13 @@ def _wider(frame: Frame, plan: LoopPlan, name: str, after: Value, line: int) -> 
         raise frame.type_error(
             plan.node,
             f"{spelled} is {describe_kind(start)} when the loop starts "
-            f"and {describe_kind(after)} after a turn (line {line})",
+            f"and {describe_kind(after)} after an iteration (line {line})",
             one_kind(start, after, "give it one type before and in the loop"),
         ) from None
 
 
 def _ends(frame: Frame, plan: LoopPlan, flags: Sequence[str]) -> list[Atom]:
-    """Return what the carries become after a turn."""
+    """Return what the carries become after an iteration."""
     ends = _values(frame.state)
     atoms: list[Atom] = []
     for name in plan.names:
@@ -200,15 +200,15 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
     cond, test = _guarded_test(frame, attempt, going)
     if is_true(test):
         raise frame.error(plan.node, "this loop never ends", "leave it with `break` or `return`")
-    tested, turn = cond.block([test]), attempt.body.block(attempt.ends)
+    tested, body = cond.block([test]), attempt.body.block(attempt.ends)
     outs = builder.add_while(
         attempt.carries,
         [*_inits(frame, plan), *(builder.const(f == "going", BOOL) for f in attempt.flags)],
         tested,
-        turn,
+        body,
         builder.line,
         (*_spelled(plan), *("" for _ in attempt.flags)),
-        implicit=frame.implicit and converges(attempt.carries, tested, turn),
+        implicit=frame.implicit and converges(attempt.carries, tested, body),
     )
     _leave(frame, plan, outs)
     flags = dict(zip(attempt.flags, outs[len(outs) - len(attempt.flags) :], strict=True))

@@ -1,4 +1,4 @@
-"""`for` loops: over ranges as loops, over tuples turn by turn."""
+"""`for` loops: over ranges as loops, over tuples iteration by iteration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_for(frame: Frame, s: ast.For) -> None:
 def _check_is_left_alone(frame: Frame, s: ast.For) -> None:
     """Refuse a loop over a list whose items it assigns to: Python would read the new ones."""
     changed = changed_names(list(s.body))
-    for node in _read_in_turns(s.iter):
+    for node in _read_later(s.iter):
         if isinstance(node, ast.Name) and node.id in changed:
             raise frame.error(
                 s.iter,
@@ -61,17 +61,17 @@ def _check_is_left_alone(frame: Frame, s: ast.For) -> None:
             )
 
 
-def _read_in_turns(node: ast.expr) -> Iterator[ast.AST]:
+def _read_later(node: ast.expr) -> Iterator[ast.AST]:
     """Yield the parts of what a loop runs over that may be lists which it reads as it goes.
 
-    The items of a tuple or a list that is written out are computed before the first turn.
+    The items of a tuple or a list that is written out are computed before the first iteration.
     """
     match node:
         case ast.Tuple() | ast.List():
             return
         case ast.Call():
             for argument in node.args:
-                yield from _read_in_turns(argument)
+                yield from _read_later(argument)
         case _:
             yield from ast.walk(node)
 
@@ -100,10 +100,10 @@ def _bound(frame: Frame, node: ast.expr) -> Atom:
 
 
 def _written_out(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> range | None:
-    """Return the numbers of a range if its turns are written out.
+    """Return the numbers of a range if its iterations are written out.
 
     They are where the loop's variable indexes something: an item of a tuple is known when its index
-    is.  Each turn that may leave the loop has the next ones inside a condition.
+    is.  Each iteration that may leave the loop has the next ones inside a condition.
     """
     indexed = _indexed(s)
     if not indexed:
@@ -171,7 +171,7 @@ def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
             builder.op("and", falling, builder.op("gt", position(), stop)),
         )
 
-    def turn() -> None:
+    def run_iteration() -> None:
         here = position()
         assign_target(frame, s.target, Scalar(here, True))
         run_block(frame, s.body)
@@ -180,11 +180,11 @@ def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
         frame.state.names[counter] = BoundName(Scalar(following, True), s.lineno)
 
     frame.state.names[counter] = BoundName(Scalar(start, True), s.lineno)
-    run_loop(frame, LoopPlan(s, test, turn, (counter,)))
+    run_loop(frame, LoopPlan(s, test, run_iteration, (counter,)))
 
 
 def _following(frame: Frame, here: Atom, stop: Atom, step: Atom) -> Atom:
-    """Return the counter of the next turn: the stop where a step from here would overflow."""
+    """Return the counter of the next iteration: the stop where a step from here would overflow."""
     builder = frame.builder
     following = builder.op("add", here, step)
     if not isinstance(step, Const):
@@ -211,7 +211,7 @@ def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:
     frame.loop_head, frame.loop_after = live.head, live.after
     frame.context.copies *= len(items)
     try:
-        _turns(frame, s, items, live.head | live.after)
+        _write_out(frame, s, items, live.head | live.after)
     finally:
         frame.loop_head, frame.loop_after = outer
         frame.context.copies = copies
@@ -223,7 +223,7 @@ def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:
         run_else(frame, s, left, broken=broken)
 
 
-def _turns(frame: Frame, s: ast.For, items: Sequence[Value], live: frozenset[str]) -> None:
+def _write_out(frame: Frame, s: ast.For, items: Sequence[Value], live: frozenset[str]) -> None:
     for i, item in enumerate(items):
         assign_target(frame, s.target, item)
         run_block(frame, s.body)
@@ -232,5 +232,5 @@ def _turns(frame: Frame, s: ast.For, items: Sequence[Value], live: frozenset[str
             return
         exited = frame.exited()
         if not is_false(exited):
-            unless(frame, s, exited, partial(_turns, frame, s, items[i + 1 :], live), live)
+            unless(frame, s, exited, partial(_write_out, frame, s, items[i + 1 :], live), live)
             return

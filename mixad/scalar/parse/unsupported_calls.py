@@ -114,7 +114,7 @@ def refused_of_arrays(name: str, function: Any) -> tuple[str, str]:
     """Return the message and the hint for a function of NumPy's."""
     hint = next((hint for known, hint in _OF_ELEMENTS.items() if known is function), None)
     if hint is not None:
-        return f"`{name}` is not there in a kernel", hint
+        return f"`{name}` is not supported in a kernel", hint
     within = _OF_VECTORS.get(function, "a loop")
     return (
         f"`{name}` works on whole arrays: a kernel sees one element",
