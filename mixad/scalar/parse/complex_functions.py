@@ -17,12 +17,12 @@ from mixad.scalar.parse import complex_arithmetic as arithmetic
 from mixad.scalar.parse import complex_library as library
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, numbers
+from mixad.scalar.parse.handlers import Arguments, Handler, numbers, of_numpy
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.inlining import compiled_here
 from mixad.scalar.parse.values.complex import Complex
 from mixad.scalar.parse.values.sequence import Tuple
-from mixad.scalar.parse.values.value import Scalar, Value
+from mixad.scalar.parse.values.value import Number, Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import F32, F64
 
@@ -53,13 +53,13 @@ def _one(frame: Frame, node: ast.Call, arguments: Arguments) -> Complex:
 
 def _written(
     function: Callable[..., Any], frame: Frame, node: ast.Call, arguments: Arguments
-) -> Value:
+) -> Number:
     return compiled_here(frame, node, function, (_one(frame, node, arguments),))
 
 
 def _logarithm(base: float, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """The logarithm to a base that is known."""
-    natural = compiled_here(frame, node, library.logarithm, (_one(frame, node, arguments),))
+    natural = _written(library.logarithm, frame, node, arguments)
     scale = frame.constant(1 / math.log(base))
     return arithmetic.arithmetic(frame, node, ast.Mult(), natural, scale)
 
@@ -162,13 +162,9 @@ def _of_reals(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Refuse a function of `math`, as Python does."""
     name = ast.unparse(node.func)
     what = next(v.describe() for v in arguments.positional if v.is_complex)
-    raise frame.type_error(
-        node, f"`{name}` takes real numbers, not {what}", _instead(name.rpartition(".")[2])
-    )
-
-
-def _instead(name: str) -> str:
-    return f"cmath.{name}(z)" if name in _NAMES else "abs(z), z.real or z.imag"
+    last = name.rpartition(".")[2]
+    hint = f"cmath.{last}(z)" if last in _NAMES else "abs(z), z.real or z.imag"
+    raise frame.type_error(node, f"`{name}` takes real numbers, not {what}", hint)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -201,17 +197,13 @@ _OF_OPS: Mapping[str, Handler] = MappingProxyType({
 """By names of functions of `mixad.special`."""
 
 
-def _numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return handler(frame, node, as_numpy_takes(frame, node, arguments))
-
-
 def _of_complex() -> dict[Any, Handler]:
     """Return what stands for functions where an argument is complex."""
-    of_numpy: dict[Any, Handler] = {getattr(np, name): h for name, h in _MORE_NAMES.items()}
-    of_numpy |= {
+    numpys: dict[Any, Handler] = {getattr(np, name): h for name, h in _MORE_NAMES.items()}
+    numpys |= {
         np.power: _power, np.negative: _negative, np.reciprocal: _reciprocal, np.abs: _size,
     }  # fmt: skip
-    known: dict[Any, Handler] = {f: partial(_numpy, handler) for f, handler in of_numpy.items()}
+    known: dict[Any, Handler] = {f: partial(of_numpy, handler) for f, handler in numpys.items()}
     known |= {
         f: _of_reals for name, f in vars(math).items() if callable(f) and not name.startswith("_")
     }
@@ -227,7 +219,7 @@ def _always() -> dict[Any, Handler]:
         np.complex64: partial(_converted, Typed(F32, False)),
         np.complex128: partial(_converted, Typed(F64, False)),
         np.real: partial(_part, "real"), np.imag: partial(_part, "imag"),
-        np.conj: partial(_numpy, _conjugate), np.angle: partial(_numpy, _angle),
+        np.conj: partial(of_numpy, _conjugate), np.angle: partial(of_numpy, _angle),
     }  # fmt: skip
     return known
 

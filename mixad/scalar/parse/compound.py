@@ -21,12 +21,12 @@ from mixad.scalar.parse.complex_arithmetic import alike
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.values.array import Array
 from mixad.scalar.parse.values.captured import Indexed
-from mixad.scalar.parse.values.complex import Complex
+from mixad.scalar.parse.values.complex import of_parts, types_of_parts
 from mixad.scalar.parse.values.object import Object
 from mixad.scalar.parse.values.record import named_tuple, record
 from mixad.scalar.parse.values.sequence import Items, Tuple
-from mixad.scalar.parse.values.value import PARTS, Number, Scalar, Value, describe_kind
-from mixad.scalar.types import I64, part_of
+from mixad.scalar.parse.values.value import Number, Scalar, Value, describe_kind
+from mixad.scalar.types import I64, ScalarType
 
 __all__ = ["Leaf", "Returned", "complex_places", "leaves_of", "names_in", "received", "returned",
            "suffixes"]  # fmt: skip
@@ -98,20 +98,21 @@ def _of_argument(builder: Builder, name: str, argument: Argument) -> Value:
 
 def _of_number(builder: Builder, name: str, argument: Argument) -> Number:
     """Return a number as a param; a complex one as two."""
-    if not argument.type.is_complex:
-        return Scalar(builder.param(name, argument.type, argument.kind), argument.weak)
-    atoms = (builder.param(f"{name}.{p}", part_of(argument.type), argument.kind) for p in PARTS)
-    return Complex(*(Scalar(atom, argument.weak) for atom in atoms))
+    types = _types_of_parts(name, argument).items()
+    atoms = [builder.param(part, type_, argument.kind) for part, type_ in types]
+    return of_parts([Scalar(atom, argument.weak) for atom in atoms])
+
+
+def _types_of_parts(name: str, argument: Argument) -> dict[str, ScalarType]:
+    types = types_of_parts(argument.type).items()
+    return {f"{name}.{part}" if part else name: type_ for part, type_ in types}
 
 
 def _of_whole(builder: Builder, name: str, argument: Argument) -> Indexed:
     """Return an array that is read by index as a param, or two, and its places as others."""
-    parts = {"": argument.type}
-    if argument.type.is_complex:
-        parts = dict.fromkeys([f".{p}" for p in PARTS], part_of(argument.type))
     arrays = [
-        builder.array_param(name + part, ArrayType(type, argument.rank))
-        for part, type in parts.items()
+        builder.array_param(part, ArrayType(type_, argument.rank))
+        for part, type_ in _types_of_parts(name, argument).items()
     ]
     lead = [builder.param(f"axis {axis} of {name}", I64) for axis in range(argument.batch or 0)]
     return Indexed(name, argument, tuple(arrays), tuple(lead))

@@ -19,8 +19,8 @@ from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, is_sequence, scalar_argument
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values.complex import Complex
-from mixad.scalar.parse.values.value import PARTS, BoundName, Number, Scalar, Value
+from mixad.scalar.parse.values.complex import Complex, of_parts, types_of_parts
+from mixad.scalar.parse.values.value import BoundName, Number, Scalar, Value
 from mixad.scalar.promotion_rules import Rules, Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType, part_of
 
@@ -90,7 +90,7 @@ class Table:
     """The numbers of one type in a long tuple, and the array parameters that have them."""
 
     elements: tuple[Address, ...]
-    arrays: tuple[Var, ...] = ()
+    arrays: dict[str, Var] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -114,9 +114,7 @@ class ParseContext:
     elements: dict[Var, tuple[Var, int]] = field(default_factory=dict)  # of arrays of numbers
     tables: dict[Address, dict[Address, tuple[Table, int]]] = field(default_factory=dict)
     implicit: bool = False  # whether convergence loops are differentiated where they end
-    family: Any = (
-        None  # of rules that are being compiled around this context, see `scalar_rule_calls`
-    )
+    family: Any = None  # of rules that are being compiled: see `scalar_rule_calls`
 
     def for_program(self, builder: Builder, family: Any) -> ParseContext:
         """Return what the frames of another program share: that of a rule."""
@@ -127,24 +125,19 @@ class ParseContext:
 
     def capture(self, name: str, address: Address, argument: Argument) -> Number:
         """Return a value from outside as a parameter of the program, a complex one as two."""
-        if not argument.type.is_complex:
-            return self._captured(Capture(name, address), argument.type, argument)
-        part = part_of(argument.type)
-        re, im = (Capture(name, address, part=p) for p in PARTS)
-        return Complex(self._captured(re, part, argument), self._captured(im, part, argument))
-
-    def _captured(self, key: Capture, type_: ScalarType, argument: Argument) -> Scalar:
-        if key not in self.captures:
-            self.captures[key] = self.builder.param(key.spelled, type_, argument.kind)
-        return Scalar(self.captures[key], argument.weak)
+        numbers = []
+        for part, type_ in types_of_parts(argument.type).items():
+            key = Capture(name, address, part=part)
+            if key not in self.captures:
+                self.captures[key] = self.builder.param(key.spelled, type_, argument.kind)
+            numbers.append(Scalar(self.captures[key], argument.weak))
+        return of_parts(numbers)
 
     def capture_arrays(self, name: str, address: Address, argument: Argument) -> tuple[Var, ...]:
         """Return an array from outside as an array parameter; of complex numbers, as two."""
-        is_complex = argument.type.is_complex
-        type_ = part_of(argument.type) if is_complex else argument.type
-        parts = PARTS if is_complex else ("",)
-        keys = [Capture(name, address, indexed=True, part=part) for part in parts]
-        return tuple([self._array(key, ArrayType(type_, argument.rank)) for key in keys])
+        types = types_of_parts(argument.type).items()
+        keys = [(Capture(name, address, indexed=True, part=part), type_) for part, type_ in types]
+        return tuple([self._array(key, ArrayType(type_, argument.rank)) for key, type_ in keys])
 
     def _array(self, key: Capture, type_: ArrayType) -> Var:
         if key not in self.captures:
@@ -157,21 +150,17 @@ class ParseContext:
         if root not in self.tables:
             self.tables[root] = _tables(self.snapshot.value(root), root)
         table, at = self.tables[root][address]
-        if not table.arrays:
-            parts = PARTS if argument.type.is_complex else ("",)
-            name = name.partition("[")[0]
-            table.arrays = tuple([self._array_of(name, table, argument.type, p) for p in parts])
-        found = [Scalar(self._loaded(array, at), argument.weak) for array in table.arrays]
-        return Complex(*found) if len(found) == 2 else found[0]
-
-    def _loaded(self, array: Var, at: int) -> Var:
-        var = cast("Var", self.builder.load(array, self.builder.const(at, I64)))
-        self.elements[var] = array, at
-        return var
-
-    def _array_of(self, name: str, table: Table, type_: ScalarType, part: str) -> Var:
-        key = Capture(name, table.elements[0][:2], True, 0, part, table.elements, type_)
-        return self._array(key, ArrayType(part_of(type_) if part else type_, 1))
+        numbers = []
+        for part, type_ in types_of_parts(argument.type).items():
+            if part not in table.arrays:
+                spelled = name.partition("[")[0]
+                key = Capture(spelled, root, True, 0, part, table.elements, argument.type)
+                table.arrays[part] = self._array(key, ArrayType(type_, 1))
+            array = table.arrays[part]
+            loaded = cast("Var", self.builder.load(array, self.builder.const(at, I64)))
+            self.elements[loaded] = array, at
+            numbers.append(Scalar(loaded, argument.weak))
+        return of_parts(numbers)
 
     def positions(self, name: str, count: int) -> Var:
         """Return the array 0, 1, … of the positions in a tuple: reading it checks an index."""
@@ -198,7 +187,7 @@ class Frame:
     state: State = field(default_factory=State)
     loop_head: frozenset[str] = frozenset()
     loop_after: frozenset[str] = frozenset()
-    hints: dict[int, dict[str, Any]] = field(default_factory=dict)
+    hints: dict[int, dict[str, Value]] = field(default_factory=dict)
     caller: Frame | None = None
     call: Line | None = None
 
@@ -294,12 +283,7 @@ class Frame:
 
     def is_own(self, name: str) -> bool:
         """Whether a name is one of this function, or of those around it."""
-        frame: Frame | None = self
-        while frame is not None:
-            if name in frame.info.local:
-                return True
-            frame = frame.parent
-        return False
+        return name in self.info.local or (self.parent is not None and self.parent.is_own(name))
 
     def fields(self, value: Value, path: tuple[str, ...], node: ast.expr) -> Value:
         """Return what attributes of a value stand for; ``path`` begins with how it is spelled."""

@@ -15,7 +15,7 @@ from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import type_of_dtype
 
 __all__ = ["Arguments", "Handler", "as_numpy_takes", "as_scipy_takes", "check_count", "counted",
-           "numbers", "real_numbers", "strong"]  # fmt: skip
+           "numbers", "of_numpy", "real_numbers", "strong"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,11 @@ def as_numpy_takes(frame: Frame, node: ast.Call, arguments: Arguments) -> Argume
         [strong(frame, node, v) for v in arguments.positional],
         {name: strong(frame, node, v) for name, v in arguments.keywords.items()},
     )
+
+
+def of_numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Compile a call of a function of NumPy."""
+    return handler(frame, node, as_numpy_takes(frame, node, arguments))
 
 
 def as_scipy_takes(frame: Frame, node: ast.Call, function: Any, arguments: Arguments) -> Arguments:

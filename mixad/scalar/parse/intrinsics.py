@@ -28,6 +28,7 @@ from mixad.scalar.parse.handlers import (
     as_numpy_takes,
     check_count,
     numbers,
+    of_numpy,
     real_numbers,
     strong,
 )
@@ -382,16 +383,12 @@ def _table() -> dict[Any, Handler]:
     }
     known |= {**_functions_of_numbers(), **_functions_of_tuples(), **NUMPY_FUNCTIONS}
     known.pop(None, None)
-    return {f: partial(_numpy, h) if _is_numpy(f) else h for f, h in known.items()}
+    return {f: partial(of_numpy, h) if _is_numpy(f) else h for f, h in known.items()}
 
 
 def _is_numpy(function: Any) -> bool:
     """Whether a function is one of NumPy's; types, which convert, are none."""
     return isinstance(function, np.ufunc) or function in (np.round, np.around)
-
-
-def _numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return handler(frame, node, as_numpy_takes(frame, node, arguments))
 
 
 def _functions_of_numbers() -> dict[Any, Handler]:

@@ -12,9 +12,8 @@ from mixad.scalar.ir import Atom, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.snapshot import Address
-from mixad.scalar.parse.values.complex import Complex
+from mixad.scalar.parse.values.complex import of_parts, types_of_parts
 from mixad.scalar.parse.values.value import Number, Scalar, Value
-from mixad.scalar.types import part_of
 
 __all__ = ["Captured", "Indexed", "WholeArray"]
 
@@ -45,8 +44,7 @@ class WholeArray(Value):
         arrays, lead = self.arrays_read(frame)
         with frame.at(node):
             loaded = [frame.builder.load(array, *lead, *places) for array in arrays]
-        parts = [Scalar(atom, self.argument.weak) for atom in loaded]
-        return Complex(*parts) if len(parts) == 2 else parts[0]
+        return of_parts([Scalar(atom, self.argument.weak) for atom in loaded])
 
     def arrays_read(self, frame: Frame) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
         """Return the array params that it is, and the indices that the function does not write."""
@@ -88,9 +86,8 @@ class Captured(WholeArray):
         return frame.context.capture_arrays(self.name, self.address, self.argument), ()
 
     def prototype(self) -> Number:
-        type_ = part_of(self.argument.type) if self.is_complex else self.argument.type
-        zero = Scalar(constant(0, type_), self.argument.weak)
-        return Complex(zero, zero) if self.is_complex else zero
+        types = types_of_parts(self.argument.type).values()
+        return of_parts([Scalar(constant(0, type_), self.argument.weak) for type_ in types])
 
     def atoms(self, frame: Frame, like: Value, node: ast.expr) -> list[Atom]:
         return self.number(frame, node).atoms(frame, like, node)

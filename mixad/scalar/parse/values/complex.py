@@ -10,9 +10,12 @@ from typing import Any
 from mixad.scalar.ir import Atom
 from mixad.scalar.parse.values.value import Number, Scalar, Value
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.types import complex_of
+from mixad.scalar.types import ScalarType, complex_of, part_of
 
-__all__ = ["Complex"]
+__all__ = ["PARTS", "Complex", "of_parts", "types_of_parts"]
+
+PARTS = ("real", "imag")
+"""The attributes of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +55,13 @@ class Complex(Number):
     def of_type(self, typed: Typed) -> Complex:
         part = self.re.of_type(typed)
         return Complex(part, part)
+
+
+def types_of_parts(type_: ScalarType) -> dict[str, ScalarType]:
+    """Return the types of the real numbers that a number of a type is, by their attributes."""
+    return dict.fromkeys(PARTS, part_of(type_)) if type_.is_complex else {"": type_}
+
+
+def of_parts(parts: Sequence[Scalar]) -> Number:
+    """Return the number that one or two real numbers make up."""
+    return Complex(*parts) if len(parts) == 2 else parts[0]

@@ -16,11 +16,8 @@ from mixad.scalar.ir import Atom, Const
 from mixad.scalar.promotion_rules import Rules, Typed, Weak
 from mixad.scalar.types import F32, ScalarType, complex_of
 
-__all__ = ["PARTS", "BoundName", "Mismatch", "NotKnownError", "Number", "Scalar", "Value",
+__all__ = ["BoundName", "Mismatch", "NotKnownError", "Number", "Scalar", "Value",
            "describe_kind", "parts_type", "with_article"]  # fmt: skip
-
-PARTS = ("real", "imag")
-"""The attributes of numbers."""
 
 
 class Mismatch(Exception):  # noqa: N818  (caught at once, never shown)
