@@ -54,13 +54,7 @@ class Leaf(NamedTuple):
 class Returned:
     """What a function returns, in terms of the outputs of its program.
 
-    Attributes
-    ----------
-    structure : Structure
-        Of tuples, named tuples and dataclasses.
-    cores : tuple
-        For each of its places the last axes of an array that several outputs make up; empty for
-        one output.
+    Each place of the structure has a core: the last axes of an array that several outputs make up.
     """
 
     structure: Structure

@@ -46,47 +46,23 @@ _STATEMENTS: Mapping[type, Callable[[Frame, Any], None]] = MappingProxyType(
 class Parsed:
     """A function as a program.
 
-    Attributes
-    ----------
-    program : Program
-        Its params are the numbers of the function's parameters, in order, then one for each
-        capture; of a complex number its two parts.
-    captures : tuple of Capture
-        What the program takes from outside; `Snapshot.values` has their values.
-    single : bool
-        False if the function returns a tuple.
-    limits : tuple of Limit
-        Which Python integers must fit which types; `check_limits` looks at their values.
-    elements : tuple of tuple
-        Python integers in arrays of such, by param and index, whose places come after the params'.
-    steps : tuple of IndexStep
-        How the program computes Python integers from those it takes; their places come last.
-    scalars : tuple of int
-        Of Python numbers only, the outputs that are NumPy's scalars, as ``np.exp(x)`` is.
-    leaves : tuple of Leaf
-        The arrays and numbers that the parameters are made of.
-    returned : Returned or None
-        How outputs make up the result, if it is neither a number nor a flat tuple of them.
-    complex_values : tuple of int
-        Which of the numbers that parameters are made of are complex, and take two params.
-    complex_outputs : tuple of int
-        Which outputs are the real part of a complex result, whose imaginary part is the next one.
-    needed : mapping
-        Addresses of integers from outside that are compiled in, and up to which size each is.
+    Its params are the numbers of the function's parameters, in order, then one for each capture; a
+    complex number has two.  Python integers have places: first the params, then ``elements`` of
+    arrays of them, by param and index, then the ``steps`` in which the program computes others.
     """
 
     program: Program
-    captures: tuple[Capture, ...]
-    single: bool
-    limits: tuple[Limit, ...] = ()
+    captures: tuple[Capture, ...]  # what it takes from outside: `Snapshot.values`
+    single: bool  # False if the function returns a tuple
+    limits: tuple[Limit, ...] = ()  # which Python integers must fit which types: `check_limits`
     elements: tuple[tuple[int, int], ...] = ()
     steps: tuple[IndexStep, ...] = ()
-    scalars: tuple[int, ...] = ()
-    leaves: tuple[Leaf, ...] = ()
-    returned: Returned | None = None
-    complex_values: tuple[int, ...] = ()
-    complex_outputs: tuple[int, ...] = ()
-    needed: Mapping[Address, float] = field(default_factory=dict)
+    scalars: tuple[int, ...] = ()  # of Python numbers only, outputs that are NumPy's scalars
+    leaves: tuple[Leaf, ...] = ()  # arrays and numbers that the parameters are made of
+    returned: Returned | None = None  # None for a number and for a flat tuple of them
+    complex_values: tuple[int, ...] = ()  # which numbers of the parameters are complex
+    complex_outputs: tuple[int, ...] = ()  # which outputs are followed by their imaginary part
+    needed: Mapping[Address, float] = field(default_factory=dict)  # integers compiled in, up to
 
     @cached_property
     def made_arrays(self) -> frozenset[int]:

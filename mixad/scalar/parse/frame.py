@@ -36,29 +36,15 @@ Exit: TypeAlias = Literal["break", "continue", "return"]
 class Capture:
     """A value from outside that the program takes as a parameter.
 
-    Attributes
-    ----------
-    name : str
-        As the user's function spells it.
-    address : tuple of int
-        Where `Snapshot.value` finds it.
-    indexed : bool
-        Whether the parameter is an array that the program indexes.
-    positions : int
-        If not 0, the value is no one's: it is the array of so many positions in a tuple.
-    part : str
-        Of complex numbers, which part it is: `"real"` or `"imag"`.
-    elements : tuple of Address
-        Where the numbers of a long tuple are that are the elements of this array.
-    type : ScalarType or None
-        The type of these.
+    If it has ``positions``, it is no one's value: it is the array of so many positions in a tuple.
+    If it has ``elements``, it is an array of numbers of a ``type`` in a long tuple.
     """
 
-    name: str
-    address: Address
-    indexed: bool = False
+    name: str  # as the user's function spells it
+    address: Address  # where `Snapshot.value` finds it
+    indexed: bool = False  # whether the parameter is an array that the program indexes
     positions: int = 0
-    part: str = ""
+    part: str = ""  # of complex numbers: "real" or "imag"
     elements: tuple[Address, ...] = ()
     type: ScalarType | None = None
 

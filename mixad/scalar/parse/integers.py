@@ -43,19 +43,12 @@ class Formula:
 class IndexStep:
     """A formula over a list of numbers, to whose end its value goes.
 
-    Attributes
-    ----------
-    name : str
-        An op of `OPS`.
-    operands : tuple of tuple
-        For each operand, its place in the list and None, or None and its value.
-    text : str
-        How the user spells it.
+    An operand is its place in the list and None, or None and its value.
     """
 
-    name: str
+    name: str  # an op of `OPS`
     operands: tuple[tuple[int | None, int | None], ...]
-    text: str
+    text: str  # as the user spells it
 
     def value(self, numbers: Sequence[Any]) -> int | None:
         """Return the formula's value, or None if it has none."""
@@ -98,16 +91,9 @@ def spelled(value: int, text: str) -> str:
 
 @dataclass(frozen=True)
 class Limit:
-    """A Python integer that must fit a type, beside others or by itself.
+    """A Python integer that must fit a type, where it meets others or by itself.
 
-    Attributes
-    ----------
-    place : int
-        Which parameter of the program it is, or, counted on, which step of its integers.
-    type : ScalarType
-        What it must fit.
-    location : SourceLocation
-        Where they meet.
+    Its place is that of a parameter of the program or, counted on, of a step of its integers.
     """
 
     place: int

@@ -29,24 +29,12 @@ _RESULT = "<result>"
 
 @dataclass
 class LoopPlan:
-    """A loop to be compiled.
-
-    Attributes
-    ----------
-    node : While or For
-        The statement.
-    test : callable
-        Compiles the test, returns its truth.
-    run_iteration : callable
-        Compiles one iteration of the body.
-    hidden : tuple of str
-        Names of its own that the loop carries (a counter).
-    """
+    """A loop to be compiled."""
 
     node: ast.While | ast.For
-    test: Callable[[], Atom]
-    run_iteration: Callable[[], None]
-    hidden: tuple[str, ...] = ()
+    test: Callable[[], Atom]  # compiles the test, returns its truth
+    run_iteration: Callable[[], None]  # compiles the body
+    hidden: tuple[str, ...] = ()  # names of its own that it carries: a counter
     names: list[str] = field(default_factory=list)
     prototypes: dict[str, Value] = field(default_factory=dict)
 
