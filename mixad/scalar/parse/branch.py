@@ -80,7 +80,7 @@ def is_guarded(draft: Draft) -> bool:
 def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
     """Compile statements; what follows an exit that may have been taken runs only if it was not."""
     for i, s in enumerate(statements):
-        frame.builder.line = frame.called(frame.info.text.line(s))
+        frame.builder.line = frame.with_call(frame.info.text.line(s))
         if isinstance(s, ast.If):
             if _run_if(frame, s, statements[i + 1 :]):
                 return
@@ -91,7 +91,7 @@ def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
             execute(frame, s)
         if frame.state.ended:
             return
-        exited = frame.exited()
+        exited = frame.is_left()
         if not is_false(exited):
             rest = statements[i + 1 :]
             if rest:

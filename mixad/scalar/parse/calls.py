@@ -11,14 +11,14 @@ import numpy as np
 from mixad.errors import KernelError, KernelSyntaxError
 from mixad.scalar.parse.complex_arithmetic import conjugate
 from mixad.scalar.parse.complex_functions import complex_function
-from mixad.scalar.parse.fields import constructed, keeps_arguments, replaced
+from mixad.scalar.parse.fields import construct, keeps_arguments, replace_fields
 from mixad.scalar.parse.frame import Frame, State
 from mixad.scalar.parse.handlers import (
     Arguments,
     as_numpy_takes,
     as_scipy_takes,
     check_count,
-    counted,
+    count_text,
 )
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
 from mixad.scalar.parse.inlining import inline
@@ -94,7 +94,7 @@ def _by_method(frame: Frame, node: ast.Call, method: ast.Attribute) -> Value | N
         check_count(frame, node, _arguments(frame, node, Frame.value), (0,))
         return conjugate(frame, node, value)
     if is_replace and isinstance(value, Named | Record) and value.is_named_tuple:
-        return replaced(frame, node, value, _arguments(frame, node, Frame.value))
+        return replace_fields(frame, node, value, _arguments(frame, node, Frame.value))
     return None
 
 
@@ -205,7 +205,7 @@ def bind(
     elif len(given) > len(positional):
         raise frame.type_error(
             node,
-            f"{info.name!r} takes {counted(len(positional))} by position, got {len(given)}",
+            f"{info.name!r} takes {count_text(len(positional))} by position, got {len(given)}",
             _spelled(info),
         )
     only_positional = {p.arg for p in a.posonlyargs}
@@ -252,7 +252,7 @@ def _of_library(frame: Frame, node: ast.Call, function: Any) -> Value:
     if handler is not None:
         with frame.at(node):
             return handler(frame, node, arguments)
-    made = constructed(frame, node, function, arguments)
+    made = construct(frame, node, function, arguments)
     if made is not None:
         return made
     name = ast.unparse(node.func)

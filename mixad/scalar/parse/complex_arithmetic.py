@@ -22,14 +22,14 @@ from mixad.scalar.parse.complex_library import (
     with_derivatives_of,
 )
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.inlining import compiled_here
+from mixad.scalar.parse.inlining import call_own_function
 from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values.complex import Complex
 from mixad.scalar.parse.values.value import Number, Scalar, Value, parts_type
 
-__all__ = ["alike", "arithmetic", "as_complex", "compare", "conjugate", "made", "of_one_type",
-           "unary", "where"]  # fmt: skip
+__all__ = ["arithmetic", "as_complex", "compare", "complex_of_parts", "conjugate", "in_common_type",
+           "of_one_type", "unary", "where"]  # fmt: skip
 
 _MAX_FACTORS = 100
 """``z ** n`` is a product for whole ``n`` below this, as in NumPy."""
@@ -119,16 +119,15 @@ def of_one_type(frame: Frame, node: Located, numbers: Sequence[Number]) -> list[
             node, f"{names} do not mix here", "convert one, such as with float(...)"
         )
 
-    def converted(x: Scalar) -> Scalar:
+    def in_type(x: Scalar) -> Scalar:
         return Scalar(frame.adopt(x, parts.type, node), parts.weak)
 
     return [
-        converted(n.re) if n.im is None else Complex(converted(n.re), converted(n.im))
-        for n in numbers
+        in_type(n.re) if n.im is None else Complex(in_type(n.re), in_type(n.im)) for n in numbers
     ]
 
 
-def alike(frame: Frame, node: Located, numbers: Sequence[Number]) -> list[Number]:
+def in_common_type(frame: Frame, node: Located, numbers: Sequence[Number]) -> list[Number]:
     """Return numbers in their common type, all complex if one is."""
     if any(n.is_complex for n in numbers):
         return [as_complex(frame, node, n) for n in of_one_type(frame, node, numbers)]
@@ -141,10 +140,10 @@ def as_complex(frame: Frame, node: Located, number: Number) -> Complex:
     """Return a number as a complex one; the imaginary part of a real number is zero."""
     if isinstance(number, Complex):
         return number
-    return made(frame, node, number.re, frame.constant(0.0))
+    return complex_of_parts(frame, node, number.re, frame.constant(0.0))
 
 
-def made(frame: Frame, node: Located, re: Scalar, im: Scalar) -> Complex:
+def complex_of_parts(frame: Frame, node: Located, re: Scalar, im: Scalar) -> Complex:
     """Return the complex number with these parts."""
     half = frame.constant(0.0)
     numbers = of_one_type(frame, node, (Complex(half, half), re, im))
@@ -259,11 +258,11 @@ def _power(frame: Frame, node: Located, x: Number, y: Number) -> Number:
     base, power = of_one_type(frame, node, (x, y))
     z = as_complex(frame, node, base)
     if isinstance(y, Scalar) and y.atom.type.is_integer:
-        return compiled_here(frame, node, power_of_whole, (z, y))
+        return call_own_function(frame, node, power_of_whole, (z, y))
     if exponent == 0.5:
-        return compiled_here(frame, node, square_root, (z,))
+        return call_own_function(frame, node, square_root, (z,))
     function = power_of_complex if power.is_complex else power_of_real
-    return compiled_here(frame, node, function, (z, power))
+    return call_own_function(frame, node, function, (z, power))
 
 
 def _whole_power(frame: Frame, node: Located, z: Complex, exponent: int) -> Number:
@@ -274,7 +273,7 @@ def _whole_power(frame: Frame, node: Located, z: Complex, exponent: int) -> Numb
         return _repeated(op, z, exponent) if exponent >= 0 else _quotient(op, one, z)
     value = _quotient(op, one, _repeated(op, z, -exponent))
     power = _repeated(op, _quotient(op, one, z), -exponent)
-    return compiled_here(frame, node, with_derivatives_of, (value, power))
+    return call_own_function(frame, node, with_derivatives_of, (value, power))
 
 
 def _repeated(op: _Parts, z: Complex, exponent: int) -> Complex:

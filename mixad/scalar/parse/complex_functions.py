@@ -19,7 +19,7 @@ from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import Arguments, Handler, numbers, of_numpy
 from mixad.scalar.parse.info import op_name
-from mixad.scalar.parse.inlining import compiled_here
+from mixad.scalar.parse.inlining import call_own_function
 from mixad.scalar.parse.values.complex import Complex
 from mixad.scalar.parse.values.sequence import Tuple
 from mixad.scalar.parse.values.value import Number, Scalar, Value
@@ -54,7 +54,7 @@ def _one(frame: Frame, node: ast.Call, arguments: Arguments) -> Complex:
 def _written(
     function: Callable[..., Any], frame: Frame, node: ast.Call, arguments: Arguments
 ) -> Number:
-    return compiled_here(frame, node, function, (_one(frame, node, arguments),))
+    return call_own_function(frame, node, function, (_one(frame, node, arguments),))
 
 
 def _logarithm(base: float, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -67,7 +67,7 @@ def _logarithm(base: float, frame: Frame, node: ast.Call, arguments: Arguments) 
 def _logarithm_to_base(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`cmath.log(z)`, or to a base."""
     z, *base = [
-        compiled_here(frame, node, library.logarithm, (arithmetic.as_complex(frame, node, z),))
+        call_own_function(frame, node, library.logarithm, (arithmetic.as_complex(frame, node, z),))
         for z in numbers(frame, node, arguments, (1, 2))
     ]
     return arithmetic.arithmetic(frame, node, ast.Div(), z, *base) if base else z
@@ -108,7 +108,7 @@ def _rectangular(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         operators.apply(frame, node, "mul", (r, operators.apply(frame, node, name, (angle,))))
         for name in ("cos", "sin")
     ]
-    return arithmetic.made(frame, node, *parts)
+    return arithmetic.complex_of_parts(frame, node, *parts)
 
 
 def _made(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -123,7 +123,7 @@ def _made(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     im = given.get("imag", zero).number(frame, node)
     if "imag" not in given:
         return arithmetic.as_complex(frame, node, re)
-    return arithmetic.made(frame, node, re.scalar(frame, node), im.scalar(frame, node))
+    return arithmetic.complex_of_parts(frame, node, re.scalar(frame, node), im.scalar(frame, node))
 
 
 def _converted(part: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -17,7 +17,7 @@ from mixad.pytree import LEAF, Structure
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse.argument import Argument, Described
-from mixad.scalar.parse.complex_arithmetic import alike
+from mixad.scalar.parse.complex_arithmetic import in_common_type
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.values.array import Array
 from mixad.scalar.parse.values.captured import Indexed
@@ -28,8 +28,8 @@ from mixad.scalar.parse.values.sequence import Items, Tuple
 from mixad.scalar.parse.values.value import Number, Scalar, Value, describe_kind
 from mixad.scalar.types import I64, ScalarType
 
-__all__ = ["Leaf", "Returned", "complex_places", "leaves_of", "names_in", "received", "returned",
-           "suffixes"]  # fmt: skip
+__all__ = ["Leaf", "Returned", "argument_value", "complex_places", "leaves_of", "names_in",
+           "suffixes", "take_apart_result"]  # fmt: skip
 
 
 class Leaf(NamedTuple):
@@ -72,7 +72,7 @@ class Returned:
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def received(builder: Builder, name: str, described: Described) -> Value:
+def argument_value(builder: Builder, name: str, described: Described) -> Value:
     """Return the value of a parameter, each of whose numbers becomes a param of the program."""
     if isinstance(described, Argument):
         return _of_argument(builder, name, described)
@@ -207,7 +207,7 @@ def complex_places(arguments: Sequence[Described]) -> tuple[int, ...]:
 # -- results ---------------------------------------------------------------------------------------
 
 
-def returned(
+def take_apart_result(
     frame: Frame, value: Value, place: ast.expr, cores: Sequence[tuple[int, ...]] | None
 ) -> tuple[Returned | None, list[Number]]:
     """Return how a result is made up, and its numbers.
@@ -287,7 +287,7 @@ class _Results:
         if not core:
             return self.structure(value)
         self.cores.append(core)
-        self.numbers += alike(self.frame, self.place, self.elements(value, core, core))
+        self.numbers += in_common_type(self.frame, self.place, self.elements(value, core, core))
         return LEAF
 
     def elements(self, value: Value, core: tuple[int, ...], whole: tuple[int, ...]) -> list[Number]:

@@ -17,15 +17,15 @@ from mixad.scalar.parse.branch import run_block
 from mixad.scalar.parse.compound import (
     Leaf,
     Returned,
+    argument_value,
     complex_places,
     leaves_of,
-    received,
-    returned,
+    take_apart_result,
 )
 from mixad.scalar.parse.expressions import EXPRESSIONS
 from mixad.scalar.parse.frame import Capture, Frame, ParseContext, State
 from mixad.scalar.parse.inlining import inline, last_of
-from mixad.scalar.parse.integers import IndexStep, Limit, fits, overflow, stepped
+from mixad.scalar.parse.integers import IndexStep, Limit, fits, index_steps, overflow
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
 from mixad.scalar.parse.scalar_rule_calls import with_rule
@@ -95,8 +95,10 @@ def parse(
     frame = Frame(context, source.info, 0)
     source.info.refuse_variadic()
     pairs = zip(source.parameters, arguments, strict=True)
-    result = _run(frame, {name: received(builder, name, argument) for name, argument in pairs})
-    form, results = returned(frame, result, last_of(frame.info), cores)
+    result = _run(
+        frame, {name: argument_value(builder, name, argument) for name, argument in pairs}
+    )
+    form, results = take_apart_result(frame, result, last_of(frame.info), cores)
     numbers = [part for number in results for part in _parts(number)]
     program = without_dead_code(builder.finish([_output(frame, number) for number in numbers]))
     program, captures = _without_unread_items(context, program)
@@ -173,7 +175,7 @@ def _limits(
     loaded = [v for v, (array, _) in context.elements.items() if v in used and array in params]
     elements = [(params[context.elements[v][0]], context.elements[v][1]) for v in loaded]
     at |= {v: len(params) + i for i, v in enumerate(loaded)}
-    steps = stepped(context.formulas, at, len(params) + len(elements))
+    steps = index_steps(context.formulas, at, len(params) + len(elements))
     limits = (
         Limit(at[var], type_, location)
         for (var, type_), location in context.adopted.items()

@@ -13,7 +13,7 @@ from mixad.scalar.parse.values.object import Object
 from mixad.scalar.parse.values.record import Named, Record, named_tuple, record, static_value
 from mixad.scalar.parse.values.value import NotKnownError, Value
 
-__all__ = ["constructed", "is_record_class", "keeps_arguments", "replaced"]
+__all__ = ["construct", "is_record_class", "keeps_arguments", "replace_fields"]
 
 
 def keeps_arguments(function: Any) -> bool:
@@ -29,7 +29,7 @@ def is_record_class(kind: Any) -> bool:
     return is_named or dataclasses.is_dataclass(kind)
 
 
-def constructed(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> Value | None:
+def construct(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> Value | None:
     """Return what a call of a class makes, None if it is no named tuple and no dataclass.
 
     `dataclasses.replace` makes one, too.
@@ -44,7 +44,9 @@ def constructed(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -
     return _record(frame, node, kind, values)
 
 
-def replaced(frame: Frame, node: ast.Call, whole: Named | Record, arguments: Arguments) -> Value:
+def replace_fields(
+    frame: Frame, node: ast.Call, whole: Named | Record, arguments: Arguments
+) -> Value:
     """Return what the method ``_replace`` of a named tuple gives."""
     kind: Any = whole.kind
     owner = next(k for k in kind.__mro__ if "_replace" in vars(k))

@@ -14,7 +14,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType, Atom, Const, Line, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.info import FunctionInfo
-from mixad.scalar.parse.integers import Formula, computed, fits, overflow
+from mixad.scalar.parse.integers import Formula, compute, fits, overflow
 from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, is_sequence, scalar_argument
@@ -310,7 +310,7 @@ class Frame:
         formula = self.context.formulas.get(atom)
         if formula is not None and atom not in known:
             operands = [self._computed(a, read, known) for a in formula.operands]
-            known[atom] = computed(formula.name, operands)
+            known[atom] = compute(formula.name, operands)
         return known.get(atom)
 
     def known_number(self, value: Any, argument: Argument) -> Number:
@@ -326,14 +326,14 @@ class Frame:
         """Return whether an exit has been taken."""
         return self.state.exits.get(kind) or self.builder.const(False, BOOL)
 
-    def exited(self) -> Atom:
+    def is_left(self) -> Atom:
         """Return whether the rest of the block is skipped."""
         flag: Atom = self.builder.const(False, BOOL)
         for taken in self.state.exits.values():
             flag = self.builder.op("or", flag, taken)
         return flag
 
-    def passed(self, kind: Exit) -> None:
+    def pass_exit(self, kind: Exit) -> None:
         """Go on after the end of what an exit leaves."""
         flag = self.state.exits.pop(kind, None)
         if flag is not None and not is_false(flag):
@@ -351,13 +351,13 @@ class Frame:
     @contextmanager
     def at(self, node: Located) -> Iterator[None]:
         """Let what is computed meanwhile come from one node: messages at run time point at it."""
-        before, self.builder.line = self.builder.line, self.called(self.info.text.span(node))
+        before, self.builder.line = self.builder.line, self.with_call(self.info.text.span(node))
         try:
             yield
         finally:
             self.builder.line = before
 
-    def called(self, line: Line) -> Line:
+    def with_call(self, line: Line) -> Line:
         """Return a line of the function, with the user's call if it is one of mixad's own."""
         return line if self.call is None else replace(line, call=self.call)
 

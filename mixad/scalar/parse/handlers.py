@@ -14,7 +14,7 @@ from mixad.scalar.parse.values.value import Number, Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import type_of_dtype
 
-__all__ = ["Arguments", "Handler", "as_numpy_takes", "as_scipy_takes", "check_count", "counted",
+__all__ = ["Arguments", "Handler", "as_numpy_takes", "as_scipy_takes", "check_count", "count_text",
            "numbers", "of_numpy", "real_numbers", "strong"]  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def check_count(
         takes = " or ".join(map(str, counts[:-1])) + " or " if len(counts) > 1 else ""
         raise frame.type_error(
             node,
-            f"`{name}` takes {takes}{counted(counts[-1])}, got {len(given)}",
+            f"`{name}` takes {takes}{count_text(counts[-1])}, got {len(given)}",
             f"{name}({', '.join('xyz'[: counts[0]])})",
         )
 
@@ -133,6 +133,6 @@ def strong(frame: Frame, node: ast.Call, value: Value) -> Value:
     return value.number(frame, node).strong()
 
 
-def counted(count: int) -> str:
+def count_text(count: int) -> str:
     """Return "1 argument", "2 arguments"."""
     return f"{count} argument{'' if count == 1 else 's'}"

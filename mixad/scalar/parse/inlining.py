@@ -14,7 +14,7 @@ from mixad.scalar.parse.snapshot import Snapshot, read_function
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values.value import BoundName, Number, Value
 
-__all__ = ["compiled_here", "inline", "last_of"]
+__all__ = ["call_own_function", "inline", "last_of"]
 
 
 def inline(frame: Frame) -> Value:
@@ -23,7 +23,7 @@ def inline(frame: Frame) -> Value:
     try:
         _ = frame.info.liveness  # checks the whole function first
         if isinstance(frame.info.node, ast.Lambda):
-            frame.builder.line = frame.called(frame.info.text.line(frame.info.node.body))
+            frame.builder.line = frame.with_call(frame.info.text.line(frame.info.node.body))
             return frame.value(frame.info.node.body)
         frame.context.run(frame, frame.info.node.body)
     finally:
@@ -32,7 +32,7 @@ def inline(frame: Frame) -> Value:
     return frame.state.result.value
 
 
-def compiled_here(
+def call_own_function(
     frame: Frame, node: Located, function: Callable[..., Any], values: Sequence[Value]
 ) -> Number:
     """Return the number that a function of mixad's own, written in Python, gives for some values.

@@ -13,18 +13,8 @@ from mixad.errors import KernelOverflowError, SourceLocation
 from mixad.scalar.ir import Atom, Const, Var
 from mixad.scalar.types import I16, I32, I64, U64, ScalarType, integer_bounds
 
-__all__ = [
-    "OPS",
-    "Formula",
-    "IndexStep",
-    "Limit",
-    "computed",
-    "fits",
-    "literal",
-    "overflow",
-    "spelled",
-    "stepped",
-]  # fmt: skip
+__all__ = ["OPS", "Formula", "IndexStep", "Limit", "compute", "fits", "index_steps", "literal",
+           "overflow", "spelled"]  # fmt: skip
 
 # Beyond this nothing fits anyway, so it is not written out: 2 ** 10 ** 9 would fill the memory.
 _MAX_BITS = 4096
@@ -52,10 +42,10 @@ class IndexStep:
 
     def value(self, numbers: Sequence[Any]) -> int | None:
         """Return the formula's value, or None if it has none."""
-        return computed(self.name, [n if at is None else numbers[at] for at, n in self.operands])
+        return compute(self.name, [n if at is None else numbers[at] for at, n in self.operands])
 
 
-def stepped(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> list[IndexStep]:
+def index_steps(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> list[IndexStep]:
     """Return the formulas that can be computed from numbers whose places are ``at``.
 
     The places of their values, from ``first`` on, are added to ``at``.
@@ -73,7 +63,7 @@ def stepped(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> 
     return steps
 
 
-def computed(name: str, numbers: Sequence[float | None]) -> int | None:
+def compute(name: str, numbers: Sequence[float | None]) -> int | None:
     """Return the value of an op of `OPS` for numbers made integers, or None where there is none."""
     given = [n for n in numbers if n is not None]
     if len(given) < len(numbers):
@@ -152,7 +142,7 @@ def literal(node: ast.AST) -> int | None:
             name, numbers = _OF_SYNTAX.get(type(node.op)), [literal(left), literal(right)]
         case _:
             return None
-    return None if name is None else computed(name, numbers)
+    return None if name is None else compute(name, numbers)
 
 
 _OF_SYNTAX: Mapping[type[ast.AST], str] = MappingProxyType({

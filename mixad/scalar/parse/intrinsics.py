@@ -101,7 +101,7 @@ def _rounded(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> V
     return (
         operators.apply(frame, node, name, (x,))
         if x.atom.type.is_float
-        else operators.positive(frame, node, x)
+        else operators.plus(frame, node, x)
     )
 
 
@@ -247,7 +247,7 @@ def _array(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         )
     scalars = [item.scalar(frame, node) for item in items]
     typed = operators.join(frame, node, scalars)
-    converted = (Scalar(a, typed.weak) for a in operators.converted(frame, node, scalars, typed))
+    converted = (Scalar(a, typed.weak) for a in operators.in_type(frame, node, scalars, typed))
     return Array(tuple(strong(frame, node, s) for s in converted), is_shared=False)
 
 
@@ -293,7 +293,7 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
         (number,) = numbers(frame, node, arguments, (1,))
         return Scalar(number.truth(frame), number.typed.weak and to.weak)
     (x,) = real_numbers(frame, node, arguments, (1,))
-    (atom,) = operators.converted(frame, node, (x,), to)
+    (atom,) = operators.in_type(frame, node, (x,), to)
     if to == Typed(I64, True) and x.typed == Typed(F64, True):
         return operators.python_integer(frame, node, "convert", (x,), atom)
     return Scalar(atom, to.weak)

@@ -9,14 +9,14 @@ from mixad.scalar import interpret
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.integers import OPS, Formula, computed, fits, literal, spelled
+from mixad.scalar.parse.integers import OPS, Formula, compute, fits, literal, spelled
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, I32, I64, U64, ScalarType
 
-__all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "stop_gradient",
-           "unary", "unary_of", "whole"]  # fmt: skip
+__all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "stop_gradient", "unary",
+           "unary_of", "whole"]  # fmt: skip
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -69,7 +69,7 @@ def join(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Typed:
     return typed
 
 
-def converted(frame: Frame, node: Located, scalars: Sequence[Scalar], typed: Typed) -> list[Atom]:
+def in_type(frame: Frame, node: Located, scalars: Sequence[Scalar], typed: Typed) -> list[Atom]:
     """Return numbers in one type; a Python integer that does not fit is refused."""
     return [frame.adopt(s, typed.type, node) for s in scalars]
 
@@ -90,7 +90,7 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
         )
     if typed.weak and typed.type == I64 and name in OPS:
         return python_integer(frame, node, name, scalars)
-    atoms = converted(frame, node, scalars, typed)
+    atoms = in_type(frame, node, scalars, typed)
     if op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
         return _folded(frame, name, atoms, typed)
     return Scalar(frame.builder.op(name, *atoms), typed.weak)
@@ -100,11 +100,11 @@ def python_integer(
     frame: Frame, node: Located, name: str, scalars: Sequence[Scalar], result: Atom | None = None
 ) -> Scalar:
     """Return an op of Python integers: of constants computed now, else checked at every call."""
-    value = computed(name, [s.constant for s in scalars])
+    value = compute(name, [s.constant for s in scalars])
     if value is not None:
         return whole(frame, node, value)
     if result is None:
-        result = frame.builder.op(name, *converted(frame, node, scalars, Typed(I64, True)))
+        result = frame.builder.op(name, *in_type(frame, node, scalars, Typed(I64, True)))
     text = ast.unparse(node) if isinstance(node, ast.expr) else name
     frame.formula(result, Formula(name, tuple(s.atom for s in scalars), text), node)
     return Scalar(result, True)
@@ -122,7 +122,7 @@ def _folded(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Sca
 def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:
     cond, *choices = scalars
     typed = join(frame, node, choices)
-    atoms = converted(frame, node, choices, typed)
+    atoms = in_type(frame, node, choices, typed)
     weak = typed.weak if typed.weak or cond.weak is not False else False  # a condition has axes
     return Scalar(frame.builder.op("where", cond.truth(frame), *atoms), weak)
 
@@ -154,10 +154,10 @@ def floating(
 ) -> tuple[Scalar, ...]:
     """Return numbers as the floats in which ``name`` computes."""
     typed = _floating_type(frame, node, name, scalars, join(frame, node, scalars))
-    return tuple(Scalar(a, typed.weak) for a in converted(frame, node, scalars, typed))
+    return tuple(Scalar(a, typed.weak) for a in in_type(frame, node, scalars, typed))
 
 
-def positive(frame: Frame, node: Located, x: Scalar) -> Scalar:
+def plus(frame: Frame, node: Located, x: Scalar) -> Scalar:
     """Return ``+x``."""
     return frame.convert(x, _counted(frame, node, "pos", x.typed)) if x.typed.type.is_bool else x
 
@@ -186,7 +186,7 @@ def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
         raise frame.type_error(
             node, f"`/` takes floats here, not {typed}", "convert first, or use //"
         )
-    return Scalar(frame.builder.op("div", *converted(frame, node, (x, y), found)), found.weak)
+    return Scalar(frame.builder.op("div", *in_type(frame, node, (x, y), found)), found.weak)
 
 
 def unary(frame: Frame, node: ast.UnaryOp) -> Value:
@@ -206,7 +206,7 @@ def unary_of(frame: Frame, node: ast.UnaryOp, x: Scalar) -> Value:
         return apply(frame, node, "not", (_python_integer_of(frame, x),))
     if isinstance(node.op, ast.USub):
         return apply(frame, node, "neg", (x,))
-    return positive(frame, node, x)
+    return plus(frame, node, x)
 
 
 def _python_integer_of(frame: Frame, x: Scalar) -> Scalar:
@@ -242,7 +242,7 @@ def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) ->
         )
     if typed.type.is_integer:
         return Scalar(_of_integers(frame, name, x, y, typed.type), typed.weak)
-    return Scalar(frame.builder.op(name, *converted(frame, node, (x, y), typed)), typed.weak)
+    return Scalar(frame.builder.op(name, *in_type(frame, node, (x, y), typed)), typed.weak)
 
 
 def _of_integers(frame: Frame, name: str, x: Scalar, y: Scalar, type_: ScalarType) -> Atom:
@@ -289,7 +289,7 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
         typed = _counted(frame, node, "powi", typed)
     if not typed.type.is_float:
         return _integer_power(frame, node, x, y, typed)
-    (base,) = converted(frame, node, (x,), typed)
+    (base,) = in_type(frame, node, (x,), typed)
     builder = frame.builder
     if exponent is not None and float(exponent).is_integer() and 0 <= exponent <= _MAX_FACTORS:
         return Scalar(_product(frame, base, int(exponent)), typed.weak)
@@ -329,7 +329,7 @@ def _integer_power(frame: Frame, node: Located, x: Scalar, y: Scalar, typed: Typ
         raise frame.type_error(
             node, "an integer to a negative power is not an integer", "convert the base: float(...)"
         )
-    (base,) = converted(frame, node, (x,), typed)
+    (base,) = in_type(frame, node, (x,), typed)
     if exponent is None or exponent > _MAX_FACTORS:
         return apply(frame, node, "powi", (x, y))
     if typed.weak:

@@ -175,7 +175,7 @@ def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
         here = position()
         assign_target(frame, s.target, Scalar(here, True))
         run_block(frame, s.body)
-        frame.passed("continue")
+        frame.pass_exit("continue")
         following = _following(frame, here, stop, step)
         frame.state.names[counter] = BoundName(Scalar(following, True), s.lineno)
 
@@ -215,10 +215,10 @@ def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:
     finally:
         frame.loop_head, frame.loop_after = outer
         frame.context.copies = copies
-    left = frame.exited()
+    left = frame.is_left()
     always_left = frame.state.ended or is_true(left)
     broken = not is_false(frame.exit("break"))
-    frame.passed("break")
+    frame.pass_exit("break")
     if s.orelse and not always_left:
         run_else(frame, s, left, broken=broken)
 
@@ -227,10 +227,10 @@ def _write_out(frame: Frame, s: ast.For, items: Sequence[Value], live: frozenset
     for i, item in enumerate(items):
         assign_target(frame, s.target, item)
         run_block(frame, s.body)
-        frame.passed("continue")
+        frame.pass_exit("continue")
         if frame.state.ended:
             return
-        exited = frame.exited()
+        exited = frame.is_left()
         if not is_false(exited):
             unless(frame, s, exited, partial(_write_out, frame, s, items[i + 1 :], live), live)
             return

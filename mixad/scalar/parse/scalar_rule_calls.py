@@ -22,7 +22,7 @@ from mixad.scalar.parse.inlining import inline, last_of
 from mixad.scalar.parse.operators import stop_gradient
 from mixad.scalar.parse.snapshot import FunctionSource, Identity, scalar_argument
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values.value import BoundName, Number, Scalar, Value, describe_kind
+from mixad.scalar.parse.values.value import BoundName, Scalar, Value, describe_kind
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.rules import add_rule, announce_rule, fresh_name
 from mixad.scalar.simplify import without_dead_code
@@ -92,7 +92,7 @@ def _number(frame: Frame, node: Located, source: FunctionSource, name: str, v: V
             f"{source.name!r} has a rule: its parameters are numbers, {name!r} is "
             f"{describe_kind(v)}",
             "its parts, z.real and z.imag, as parameters of their own"
-            if isinstance(v, Number)
+            if v.is_complex
             else "read it from outside, or write a function for each",
         )
     place = node if isinstance(node, ast.expr) else ast.Name(name)

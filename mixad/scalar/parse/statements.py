@@ -10,7 +10,7 @@ from typing import Any
 from mixad.scalar.ir import Const
 from mixad.scalar.parse.frame import Exit, Frame
 from mixad.scalar.parse.outside import local_value
-from mixad.scalar.parse.subscript import add_to_item, assign_item, items_of, peek, unpacked
+from mixad.scalar.parse.subscript import add_to_item, assign_item, items_of, peek, unpack
 from mixad.scalar.parse.values.callable import Closure
 from mixad.scalar.parse.values.sequence import List, Tuple, binary
 from mixad.scalar.parse.values.value import BoundName, Value
@@ -35,7 +35,7 @@ def assign_target(frame: Frame, target: ast.expr, value: Value) -> None:
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
-    items, targets = unpacked(frame, target, value, "assign it to one name"), target.elts
+    items, targets = unpack(frame, target, value, "assign it to one name"), target.elts
     starred = [i for i, t in enumerate(targets) if isinstance(t, ast.Starred)]
     if len(items) < len(targets) - 1 if starred else len(items) != len(targets):
         raise frame.type_error(

@@ -13,7 +13,7 @@ from mixad.scalar.parse.values.sequence import binary
 from mixad.scalar.parse.values.value import Value, describe_kind
 
 __all__ = ["add_to_item", "assign_item", "items_of", "peek", "read", "spread", "subscript",
-           "unpacked"]  # fmt: skip
+           "unpack"]  # fmt: skip
 
 
 def peek(frame: Frame, node: ast.expr) -> Value:
@@ -78,7 +78,7 @@ def subscript(frame: Frame, node: ast.Subscript) -> Value:
     return found
 
 
-def unpacked(frame: Frame, node: ast.expr, value: Value, hint: str) -> tuple[Value, ...]:
+def unpack(frame: Frame, node: ast.expr, value: Value, hint: str) -> tuple[Value, ...]:
     """Return the items of a value that is unpacked."""
     items = value.elements()
     if items is None:
@@ -94,7 +94,7 @@ def spread(
     for node in nodes:
         if isinstance(node, ast.Starred):
             whole = items_of(frame, node.value)
-            values += unpacked(frame, node, whole, "leave the `*` out")
+            values += unpack(frame, node, whole, "leave the `*` out")
         else:
             values.append(value_of(frame, node))
     return values

@@ -16,8 +16,8 @@ from mixad.scalar.ir import Atom, Const
 from mixad.scalar.promotion_rules import Rules, Typed, Weak
 from mixad.scalar.types import F32, ScalarType, complex_of
 
-__all__ = ["BoundName", "Mismatch", "NotKnownError", "Number", "Scalar", "Value",
-           "describe_kind", "parts_type", "with_article"]  # fmt: skip
+__all__ = ["BoundName", "Mismatch", "NotKnownError", "Number", "Scalar", "Value", "describe_kind",
+           "parts_type", "with_article"]  # fmt: skip
 
 
 class Mismatch(Exception):  # noqa: N818  (caught at once, never shown)
