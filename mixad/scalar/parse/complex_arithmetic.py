@@ -52,11 +52,14 @@ def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Number, y: Numb
 
 def unary(frame: Frame, node: ast.UnaryOp) -> Value:
     """Return the value of ``-x``, ``+x``, ``~x`` or ``not x``."""
-    if isinstance(node.op, ast.Not) or literal(node) is not None:
-        return operators.unary(frame, node)
+    known = literal(node)
+    if known is not None:
+        return operators.whole(frame, node, known)
     z = frame.number(node.operand)
+    if isinstance(node.op, ast.Not):
+        return Scalar(frame.builder.op("not", z.truth(frame)), z.typed.weak)
     if isinstance(z, Scalar):
-        return operators.unary_of(frame, node, z)
+        return operators.unary(frame, node, z)
     assert isinstance(z, Complex)
     if isinstance(node.op, ast.Invert):
         raise frame.type_error(

@@ -76,7 +76,7 @@ class Table:
     """The numbers of one type in a long tuple, and the array parameters that have them."""
 
     elements: tuple[Address, ...]
-    arrays: dict[str, Var] = field(default_factory=dict)
+    arrays: list[Var] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -136,13 +136,13 @@ class ParseContext:
         if root not in self.tables:
             self.tables[root] = _tables(self.snapshot.value(root), root)
         table, at = self.tables[root][address]
-        numbers = []
-        for part, type_ in types_of_parts(argument.type).items():
-            if part not in table.arrays:
-                spelled = name.partition("[")[0]
+        if not table.arrays:
+            spelled = name.partition("[")[0]
+            for part, type_ in types_of_parts(argument.type).items():
                 key = Capture(spelled, root, True, 0, part, table.elements, argument.type)
-                table.arrays[part] = self._array(key, ArrayType(type_, 1))
-            array = table.arrays[part]
+                table.arrays.append(self._array(key, ArrayType(type_, 1)))
+        numbers = []
+        for array in table.arrays:
             loaded = cast("Var", self.builder.load(array, self.builder.const(at, I64)))
             self.elements[loaded] = array, at
             numbers.append(Scalar(loaded, argument.weak))

@@ -9,14 +9,14 @@ from mixad.scalar import interpret
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.integers import OPS, Formula, compute, fits, literal, spelled
+from mixad.scalar.parse.integers import OPS, Formula, compute, fits, spelled
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, I32, I64, U64, ScalarType
 
 __all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "stop_gradient", "unary",
-           "unary_of", "whole"]  # fmt: skip
+           "whole"]  # fmt: skip
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -189,18 +189,7 @@ def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     return Scalar(frame.builder.op("div", *in_type(frame, node, (x, y), found)), found.weak)
 
 
-def unary(frame: Frame, node: ast.UnaryOp) -> Value:
-    """Return the value of ``-x``, ``+x``, ``~x`` or ``not x``."""
-    if isinstance(node.op, ast.Not):
-        x = frame.number(node.operand)
-        return Scalar(frame.builder.op("not", x.truth(frame)), x.typed.weak)
-    known = literal(node)
-    if known is not None:
-        return whole(frame, node, known)
-    return unary_of(frame, node, frame.scalar(node.operand))
-
-
-def unary_of(frame: Frame, node: ast.UnaryOp, x: Scalar) -> Value:
+def unary(frame: Frame, node: ast.UnaryOp, x: Scalar) -> Value:
     """Return the value of ``-x``, ``+x`` or ``~x`` of a number."""
     if isinstance(node.op, ast.Invert):
         return apply(frame, node, "not", (_python_integer_of(frame, x),))

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from mixad.errors import KernelError
 from mixad.scalar.ir import Var
+from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.info import MISSING
 from mixad.scalar.parse.names import dotted
@@ -64,8 +65,9 @@ def value_from_outside(frame: Frame, address: Address, name: str, node: ast.expr
     argument = snapshot.arguments.get(address)
     if argument is not None:
         return Captured(name, argument, address)
-    if scalar_argument(value) is not None:
-        return _number(frame, value, address, name, node)
+    argument = scalar_argument(value)
+    if argument is not None:
+        return _number(frame, value, argument, address, name, node)
     if not is_sequence(value):
         return Object(value, name)
     items = tuple(
@@ -92,11 +94,11 @@ def _undefined(frame: Frame, address: Address, name: str, node: ast.expr) -> Ker
     )
 
 
-def _number(frame: Frame, value: Any, address: Address, name: str, node: ast.expr) -> Value:
+def _number(
+    frame: Frame, value: Any, argument: Argument, address: Address, name: str, node: ast.expr
+) -> Value:
     """Return a number from outside: a parameter, or a constant if the snapshot's key has it."""
     context = frame.context
-    argument = scalar_argument(value)
-    assert argument is not None
     if address[:2] in context.snapshot.constants:
         return frame.known_number(value, argument)
     is_element = address[:2] in context.snapshot.tables and context.family is None

@@ -268,7 +268,9 @@ class Number(Value):
         raise NotImplementedError
 
     def same_kind(self, other: Value) -> bool:
-        return type(self) is type(other) and self.prototype() == other.prototype()
+        if not isinstance(other, Number) or self.is_complex != other.is_complex:
+            return False
+        return self.typed == other.typed
 
     def prototype(self) -> Number:
         return self.of_type(self.typed)
