@@ -31,6 +31,11 @@ class Argument:
     batch: int | None = None
 
     @property
+    def leaves(self) -> tuple[Argument]:
+        """The leaf that it is, alone."""
+        return (self,)
+
+    @property
     def indices(self) -> int:
         """How many indices an element has of an array that is read by index."""
         return self.rank - (self.batch or 0)

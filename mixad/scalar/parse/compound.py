@@ -134,10 +134,10 @@ def _of_structure(
 
 def suffixes(structure: Structure) -> list[str]:
     """Return what is written after a value's name to get at each of its parts."""
-    names = _names(structure)
-    return [f"[{i}]" for i in range(len(structure.children))] if names is None else [
-        f".{name}" for name in names
-    ]  # fmt: skip
+    kind: Any = structure.kind
+    if kind in (None, type(None), tuple, list):
+        return [f"[{i}]" for i in range(len(structure.children))]
+    return [f".{name}" for name in (structure.static[0] if structure.static else kind._fields)]
 
 
 def names_in(name: str, structure: Structure) -> list[str]:
@@ -146,13 +146,6 @@ def names_in(name: str, structure: Structure) -> list[str]:
         return [name]
     pairs = zip(suffixes(structure), structure.children, strict=True)
     return [found for suffix, child in pairs for found in names_in(name + suffix, child)]
-
-
-def _names(structure: Structure) -> tuple[str, ...] | None:
-    if structure.kind in (None, type(None), tuple, list):
-        return None
-    kind: Any = structure.kind
-    return tuple(structure.static[0] if structure.static else kind._fields)
 
 
 def _whole(structure: Structure, items: tuple[Value, ...]) -> Value:
@@ -177,9 +170,7 @@ def leaves_of(parameters: Sequence[str], arguments: Sequence[Described]) -> tupl
         found.append(Leaf(name, first, core, size, is_complex))
 
     for name, described in zip(parameters, arguments, strict=True):
-        if isinstance(described, Argument):
-            add(name, described.core, (described,))
-        elif described.core:
+        if described.core or isinstance(described, Argument):
             add(name, described.core, described.leaves)
         else:
             names_of_leaves = names_in(name, described.structure)
@@ -195,10 +186,10 @@ def _params(argument: Argument) -> int:
 
 def complex_places(arguments: Sequence[Described]) -> tuple[int, ...]:
     """Return which of the numbers that the arguments are made of are complex."""
-    leaves = (a for d in arguments for a in ((d,) if isinstance(d, Argument) else d.leaves))
     are_complex = [
         is_complex
-        for a in leaves
+        for described in arguments
+        for a in described.leaves
         for is_complex in (*[a.type.is_complex] * math.prod(a.core), *[False] * (a.batch or 0))
     ]
     return tuple(i for i, is_complex in enumerate(are_complex) if is_complex)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program
-from mixad.scalar.parse.argument import Argument, Described
+from mixad.scalar.parse.argument import Described
 from mixad.scalar.parse.branch import run_block
 from mixad.scalar.parse.compound import (
     Leaf,
@@ -157,8 +157,7 @@ def _complex_outputs(results: Sequence[Number]) -> tuple[int, ...]:
 def _scalars(
     rules: Rules, arguments: Sequence[Described], outputs: Sequence[Scalar]
 ) -> tuple[int, ...]:
-    leaves = (a for d in arguments for a in ((d,) if isinstance(d, Argument) else d.leaves))
-    if not rules.numpy_scalars or not all(a.weak for a in leaves):
+    if not rules.numpy_scalars or not all(a.weak for d in arguments for a in d.leaves):
         return ()
     return tuple(i for i, output in enumerate(outputs) if not output.weak)
 
