@@ -194,7 +194,7 @@ _MORE_NAMES: Mapping[str, Handler] = MappingProxyType({
 _OF_OPS: Mapping[str, Handler] = MappingProxyType({
     **_MORE_NAMES, "abs": _size, "pow": _power, "neg": _negative,
 })  # fmt: skip
-"""By names of functions of `mixad.special`."""
+"""What stands for functions of `mixad.special`, by their names."""
 
 
 def _of_complex() -> dict[Any, Handler]:

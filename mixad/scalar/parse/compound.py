@@ -21,7 +21,7 @@ from mixad.scalar.parse.complex_arithmetic import in_common_type
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.values.array import Array
 from mixad.scalar.parse.values.captured import Indexed
-from mixad.scalar.parse.values.complex import of_parts, types_of_parts
+from mixad.scalar.parse.values.complex import number_of_parts, types_of_parts
 from mixad.scalar.parse.values.object import Object
 from mixad.scalar.parse.values.record import named_tuple, record
 from mixad.scalar.parse.values.sequence import Items, Tuple
@@ -94,7 +94,7 @@ def _of_number(builder: Builder, name: str, argument: Argument) -> Number:
     """Return a number as a param; a complex one as two."""
     types = _types_of_parts(name, argument).items()
     atoms = [builder.param(part, type_, argument.kind) for part, type_ in types]
-    return of_parts([Scalar(atom, argument.weak) for atom in atoms])
+    return number_of_parts([Scalar(atom, argument.weak) for atom in atoms])
 
 
 def _types_of_parts(name: str, argument: Argument) -> dict[str, ScalarType]:

@@ -19,7 +19,7 @@ from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import refusal
 from mixad.scalar.parse.snapshot import Address, Snapshot, is_sequence, scalar_argument
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values.complex import Complex, of_parts, types_of_parts
+from mixad.scalar.parse.values.complex import Complex, number_of_parts, types_of_parts
 from mixad.scalar.parse.values.value import BoundName, Number, Scalar, Value
 from mixad.scalar.promotion_rules import Rules, Typed
 from mixad.scalar.types import BOOL, F64, I64, ScalarType, part_of
@@ -117,7 +117,7 @@ class ParseContext:
             if key not in self.captures:
                 self.captures[key] = self.builder.param(key.spelled, type_, argument.kind)
             numbers.append(Scalar(self.captures[key], argument.weak))
-        return of_parts(numbers)
+        return number_of_parts(numbers)
 
     def capture_arrays(self, name: str, address: Address, argument: Argument) -> tuple[Var, ...]:
         """Return an array from outside as an array parameter; of complex numbers, as two."""
@@ -146,7 +146,7 @@ class ParseContext:
             loaded = cast("Var", self.builder.load(array, self.builder.const(at, I64)))
             self.elements[loaded] = array, at
             numbers.append(Scalar(loaded, argument.weak))
-        return of_parts(numbers)
+        return number_of_parts(numbers)
 
     def positions(self, name: str, count: int) -> Var:
         """Return the array 0, 1, … of the positions in a tuple: reading it checks an index."""

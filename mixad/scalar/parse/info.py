@@ -222,7 +222,7 @@ def sent_code(code: types.CodeType) -> SentCode:
 
 
 _SENDABLE: dict[int, SentCode] = {}
-"""As what code is sent to other processes, by its id."""
+"""What code is sent to other processes as, by its id."""
 
 
 def _read(code: types.CodeType, bound: bool) -> FunctionInfo:

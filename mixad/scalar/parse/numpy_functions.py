@@ -22,7 +22,7 @@ __all__ = ["NUMPY_FUNCTIONS", "classified"]
 
 
 def _numpy_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Of integers an integer, as their operator; of floats `pow` whatever the exponent is."""
+    """np.power: of integers an integer, as `**`; of floats `pow`, whatever the exponent is."""
     x, y = real_numbers(frame, node, arguments, (2,))
     if operators.join(frame, node, (x, y)).type.is_float:
         return operators.apply(frame, node, "pow", (x, y))
@@ -30,14 +30,14 @@ def _numpy_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _float_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """In double precision, whatever the arguments are."""
+    """np.float_power computes in double precision, whatever the arguments are."""
     scalars = real_numbers(frame, node, arguments, (2,))
     doubles = [frame.convert(s, Typed(F64, False)) for s in scalars]
     return operators.apply(frame, node, "pow", doubles)
 
 
 def _numpy_fmod(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Of integers: the remainder with the dividend's sign, an integer."""
+    """np.fmod of integers is an integer, with the dividend's sign."""
     x, y = real_numbers(frame, node, arguments, (2,))
     if operators.join(frame, node, (x, y)).type.is_float:
         return operators.apply(frame, node, "fmod", (x, y))

@@ -52,7 +52,7 @@ class _Family:
 
 
 _KNOWN: dict[Hashable, _Known] = {}
-"""By all that a rule's program depends on: the names in equal programs are equal."""
+"""Ops by all that a rule's program depends on: equal programs name equal ops."""
 
 
 def with_rule(

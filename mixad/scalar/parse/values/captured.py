@@ -12,7 +12,7 @@ from mixad.scalar.ir import Atom, Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.snapshot import Address
-from mixad.scalar.parse.values.complex import of_parts, types_of_parts
+from mixad.scalar.parse.values.complex import number_of_parts, types_of_parts
 from mixad.scalar.parse.values.value import Number, Scalar, Value
 
 __all__ = ["Captured", "Indexed", "WholeArray"]
@@ -44,7 +44,7 @@ class WholeArray(Value):
         arrays, lead = self.arrays_read(frame)
         with frame.at(node):
             loaded = [frame.builder.load(array, *lead, *places) for array in arrays]
-        return of_parts([Scalar(atom, self.argument.weak) for atom in loaded])
+        return number_of_parts([Scalar(atom, self.argument.weak) for atom in loaded])
 
     def arrays_read(self, frame: Frame) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
         """Return the array params that it is, and the indices that the function does not write."""
@@ -87,7 +87,7 @@ class Captured(WholeArray):
 
     def prototype(self) -> Number:
         types = types_of_parts(self.argument.type).values()
-        return of_parts([Scalar(constant(0, type_), self.argument.weak) for type_ in types])
+        return number_of_parts([Scalar(constant(0, type_), self.argument.weak) for type_ in types])
 
     def atoms(self, frame: Frame, like: Value, node: ast.expr) -> list[Atom]:
         return self.number(frame, node).atoms(frame, like, node)
@@ -107,7 +107,7 @@ class Captured(WholeArray):
 
 @dataclass(frozen=True, slots=True)
 class Indexed(WholeArray):
-    """An argument that is read by index: the array params that it is, two if it is complex.
+    """An argument that is read by index: one array param, or two if it is complex.
 
     ``lead`` are the indices of its first axes, which the function does not write.
     """

@@ -12,7 +12,7 @@ from mixad.scalar.parse.values.value import Number, Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import ScalarType, complex_of, part_of
 
-__all__ = ["PARTS", "Complex", "of_parts", "types_of_parts"]
+__all__ = ["PARTS", "Complex", "number_of_parts", "types_of_parts"]
 
 PARTS = ("real", "imag")
 """The attributes of numbers."""
@@ -62,6 +62,6 @@ def types_of_parts(type_: ScalarType) -> dict[str, ScalarType]:
     return dict.fromkeys(PARTS, part_of(type_)) if type_.is_complex else {"": type_}
 
 
-def of_parts(parts: Sequence[Scalar]) -> Number:
+def number_of_parts(parts: Sequence[Scalar]) -> Number:
     """Return the number that one or two real numbers make up."""
     return Complex(*parts) if len(parts) == 2 else parts[0]

@@ -91,10 +91,9 @@ class Named(_Fields, Tuple):
 class Record(_Fields):
     """An instance of a dataclass: its class, fields with their values, and static ones.
 
-    Also a named tuple whose class has its own way to be looped over or indexed: nothing is known of
-    it but its fields.
-
-    Classes of static values tell 1 from 1.0, their texts 0.0 from -0.0.
+    A named tuple whose class is looped over or indexed in its own way is one, too: only its fields
+    are known.  ``known`` are the classes and texts of static values: equal values may differ in
+    them, 1 from 1.0 and 0.0 from -0.0.
     """
 
     kind: type

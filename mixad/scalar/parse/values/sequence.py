@@ -109,7 +109,7 @@ class Tuple(Items):
             message = "a tuple without items is indexed"
             raise frame.type_error(node, message, "a tuple that has items")
         position = self._position(frame, node, number.atom)
-        found = _looked_up(frame, self.items, position)
+        found = _look_up_in_array(frame, self.items, position)
         if found is not None:
             return found.shared()
         result = self.items[0]
@@ -164,14 +164,14 @@ def _slice(frame: Frame, node: ast.Slice) -> slice:
     return slice(*bounds)
 
 
-def _looked_up(frame: Frame, items: Sequence[Value], position: Scalar) -> Value | None:
+def _look_up_in_array(frame: Frame, items: Sequence[Value], position: Scalar) -> Value | None:
     """Return the item at a position, if items are at even distances in an array from outside."""
     first = items[0]
     if first.parts():
         if not all(first.same_kind(item) for item in items):
             return None
         columns = zip(*[item.parts() for item in items], strict=True)
-        found = [_looked_up(frame, column, position) for column in columns]
+        found = [_look_up_in_array(frame, column, position) for column in columns]
         parts = [part for part in found if part is not None]
         return first.of_parts(parts) if len(parts) == len(found) else None
     elements = frame.context.elements
@@ -190,7 +190,7 @@ def _looked_up(frame: Frame, items: Sequence[Value], position: Scalar) -> Value 
 
 
 def choose(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
-    """Return what is in a place, written to or not: lists have the names that they had."""
+    """Return one of two values; its lists go by the names that those of ``no`` have."""
     if yes.same_form(no):
         pairs = zip(yes.parts(), no.parts(), strict=True)
         made = yes.of_parts([choose(frame, node, cond, a, b) for a, b in pairs])
