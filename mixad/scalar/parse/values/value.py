@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 from mixad.errors import KernelError
@@ -17,7 +17,7 @@ from mixad.scalar.promotion_rules import Rules, Typed, Weak
 from mixad.scalar.types import F32, ScalarType, complex_of
 
 __all__ = ["BoundName", "Mismatch", "NotKnownError", "Number", "Scalar", "Value", "describe_kind",
-           "parts_type", "with_article"]  # fmt: skip
+           "parts_type"]  # fmt: skip
 
 
 class Mismatch(Exception):  # noqa: N818  (caught at once, never shown)
@@ -388,7 +388,7 @@ class Scalar(Number):
         return [self.atom]
 
     def rebuilt(self, atoms: Iterator[Atom]) -> Self:
-        return replace(self, atom=next(atoms))
+        return type(self)(next(atoms), self.weak)
 
 
 _PYTHON: dict[str, Any] = {
@@ -398,11 +398,7 @@ _PYTHON: dict[str, Any] = {
 
 def describe_kind(value: Value) -> str:
     """Describe a value's type for a message, with the article."""
-    return with_article(value.describe())
-
-
-def with_article(kind: str) -> str:
-    """Return the description of a type with its article."""
+    kind = value.describe()
     if kind == "NoneType":
         return "None"
     return f"an {kind}" if kind.startswith("array") else f"a {kind}"
