@@ -45,21 +45,11 @@ KinkKind = Literal["branch", "trip count", "tie", "jump"]
 
 @dataclass(frozen=True)
 class Place:
-    """A line with kinks of one kind.
+    """A line with kinks of one kind."""
 
-    Attributes
-    ----------
-    line : Line
-        Of the user's function.
-    kind : str
-        ``"branch"``, ``"trip count"``, ``"tie"`` or ``"jump"``.
-    type : ScalarType
-        Of the numbers that are compared.
-    """
-
-    line: Line
-    kind: KinkKind
-    type: ScalarType
+    line: Line  # of the user's function
+    kind: KinkKind  # ``"branch"``, ``"trip count"``, ``"tie"`` or ``"jump"``
+    type: ScalarType  # of the numbers that are compared
 
 
 def margins(

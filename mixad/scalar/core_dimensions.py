@@ -27,21 +27,11 @@ _EXAMPLE = 'such as "(3),(n),()->(n)": a core in parentheses for each argument a
 
 @dataclass(frozen=True)
 class Signature:
-    """The cores of a function's arguments and results.
+    """The cores of a function's arguments and results."""
 
-    Attributes
-    ----------
-    text : str
-        As the user wrote it.
-    inputs : tuple of Core
-        One for each argument; ``()`` for numbers.
-    outputs : tuple of Core
-        One for each result.
-    """
-
-    text: str
-    inputs: tuple[Core, ...]
-    outputs: tuple[Core, ...]
+    text: str  # as the user wrote it
+    inputs: tuple[Core, ...]  # one for each argument; ``()`` for numbers
+    outputs: tuple[Core, ...]  # one for each result
 
 
 @lru_cache(maxsize=256)

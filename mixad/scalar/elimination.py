@@ -23,18 +23,11 @@ _LOST = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The solution of a system.
+    """The solution of a system."""
 
-    Attributes
-    ----------
-    columns : tuple of (tuple of Term)
-        For each unknown, its value for each right-hand side.
-    is_regular : Term
-        Whether the matrix is regular as far as the working precision tells; elsewhere the solution
-        is not to be believed.
-    """
-
-    columns: tuple[tuple[Term, ...], ...]
+    columns: tuple[tuple[Term, ...], ...]  # for each unknown, its value for each right-hand side
+    # Whether the matrix is regular as far as the working precision tells; elsewhere the solution
+    # is not to be believed.
     is_regular: Term
 
 

@@ -38,21 +38,12 @@ Tangents = dict[int, dict[Hashable, Atom]]
 
 @dataclass(frozen=True)
 class LinearStep:
-    """What a turn makes of one carry, at the point that a loop has reached.
+    """What a turn makes of one carry, at the point that a loop has reached."""
 
-    Attributes
-    ----------
-    value : Atom
-        What the carry becomes.
-    by_carry : Mapping
-        Index of a carry → partial derivative with respect to it, unless statically zero.
-    by_slot : Mapping
-        Slot → derivative for a fixed point, unless statically zero.
-    """
-
-    value: Atom
+    value: Atom  # what the carry becomes
+    # Index of a carry → partial derivative with respect to it, unless statically zero.
     by_carry: Mapping[int, Atom]
-    by_slot: Mapping[int, Atom]
+    by_slot: Mapping[int, Atom]  # slot → derivative for a fixed point, unless statically zero
 
 
 @dataclass(frozen=True)

@@ -254,23 +254,13 @@ class Program:
 
     Programs are equal when they compute the same from the same params: names and source lines do
     not enter.
-
-    Attributes
-    ----------
-    name : str
-        The user's function, for messages; never part of generated code.
-    params : tuple of Param
-        In the order of the call.
-    body : Block
-        Statements and outputs.
-    accumulators : tuple of Param
-        Arrays that it changes, each in one way, which is its kind; those among the outputs are
-        results.
     """
 
-    name: str
-    params: tuple[Param, ...]
-    body: Block
+    name: str  # the user's function, for messages; never part of generated code
+    params: tuple[Param, ...]  # in the order of the call
+    body: Block  # statements and outputs
+    # Arrays that it changes, each in one way, which is its kind; those among the outputs are
+    # results.
     accumulators: tuple[Param, ...] = ()
 
     @property

@@ -21,22 +21,13 @@ __all__ = ["PartialsPass", "dual_partials", "reverse_partials"]
 
 @dataclass(frozen=True)
 class PartialsPass:
-    """One pass of a Jacobian.
+    """One pass of a Jacobian."""
 
-    Attributes
-    ----------
-    program : Program
-        Takes the original's params.  Returns the original's outputs, if they were asked for, and
-        for each of them its partials with respect to the inputs of this pass.
-    columns : range
-        Which inputs, by their positions among all that were named.
-    primals : int
-        How many outputs of ``program`` are the original's own.
-    """
-
+    # Takes the original's params.  Returns the original's outputs, if they were asked for, and
+    # for each of them its partials with respect to the inputs of this pass.
     program: Program
-    columns: range
-    primals: int
+    columns: range  # which inputs, by their positions among all that were named
+    primals: int  # how many outputs of ``program`` are the original's own
 
 
 def dual_partials(

@@ -47,24 +47,12 @@ _CLOSED = frozenset({"add", "sub", "mul", "neg", "abs", "mod", "fmod", "copysign
 
 @dataclass(frozen=True)
 class DecidedResult:
-    """A loop with results that inputs decide through comparisons only.
+    """A loop with results that inputs decide through comparisons only."""
 
-    Attributes
-    ----------
-    function : str
-        The user's function.
-    line : Line
-        Where the loop starts.
-    names : tuple of str
-        The results.
-    inputs : tuple of str
-        What the conditions look at.
-    """
-
-    function: str
-    line: Line
-    names: tuple[str, ...]
-    inputs: tuple[str, ...]
+    function: str  # the user's function
+    line: Line  # where the loop starts
+    names: tuple[str, ...]  # the results
+    inputs: tuple[str, ...]  # what the conditions look at
 
     def __str__(self) -> str:
         names = _listed([n if n == RETURNED else repr(n) for n in self.names])
@@ -135,27 +123,14 @@ def _reports(program: Program, walk: _Walk, reached: frozenset[Var]) -> Iterator
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a value.
+    """What is known of a value."""
 
-    Attributes
-    ----------
-    partials : frozenset of int
-        Slots that it has a partial derivative with respect to.
-    read : frozenset of int
-        Slots that comparing it looks at.
-    chosen : frozenset of int
-        Slots that conditions of the loops around have looked at to choose it.
-    decided : frozenset of Var
-        The decided results of loops that it has a derivative with respect to.
-    fraction : bool
-        Whether it may be no whole number.
-    """
-
-    partials: Slots = _NONE
-    read: Slots = _NONE
-    chosen: Slots = _NONE
+    partials: Slots = _NONE  # slots that it has a partial derivative with respect to
+    read: Slots = _NONE  # slots that comparing it looks at
+    chosen: Slots = _NONE  # slots that conditions of the loops around have looked at to choose it
+    # The decided results of loops that it has a derivative with respect to.
     decided: frozenset[Var] = frozenset()
-    fraction: bool = False
+    fraction: bool = False  # whether it may be no whole number
 
     def __or__(self, other: Facts) -> Facts:
         return Facts(

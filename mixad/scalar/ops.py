@@ -27,21 +27,12 @@ Lowering = Literal["instruction", "program", "libm"]
 
 @dataclass(frozen=True, eq=False)
 class ScalarRule:
-    """The derivative that a user gives of a function, for arguments of some types.
+    """The derivative that a user gives of a function, for arguments of some types."""
 
-    Attributes
-    ----------
-    function : str
-        What the user calls it.
-    parameters : tuple of str
-        Its parameters: what the op takes after the value.
-    program : Program
-        Takes the parameters, the value, and what the op takes after the parameters; its outputs
-        are the partials, of the type of the value.
-    """
-
-    function: str
-    parameters: tuple[str, ...]
+    function: str  # what the user calls it
+    parameters: tuple[str, ...]  # its parameters: what the op takes after the value
+    # Takes the parameters, the value, and what the op takes after the parameters; its outputs are
+    # the partials, of the type of the value.
     program: Program
 
     def refusal(self, argument: int) -> tuple[str, str]:

@@ -28,21 +28,14 @@ __all__ = ["ChunkPass", "pullback", "reverse_pullback"]
 
 @dataclass(frozen=True)
 class ChunkPass:
-    """One pass of a pullback.
+    """One pass of a pullback."""
 
-    Attributes
-    ----------
-    program : Program
-        Takes the original's params, then one cotangent for each of the chosen outputs.
-    gradients : tuple of (int or None)
-        For each input of this chunk, in order, the position of its gradient among the outputs of
-        ``program``; None where the gradient is statically zero.
-    primals : tuple of int
-        Positions of the original's outputs; empty if they were not asked for in this pass.
-    """
-
+    # Takes the original's params, then one cotangent for each of the chosen outputs.
     program: Program
+    # For each input of this chunk, in order, the position of its gradient among the outputs of
+    # ``program``; None where the gradient is statically zero.
     gradients: tuple[int | None, ...]
+    # Positions of the original's outputs; empty if they were not asked for in this pass.
     primals: tuple[int, ...] = ()
 
 

@@ -52,18 +52,11 @@ _NO_LOADS: Mapping[Var, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class DualProgram:
-    """A program on dual chunks.
+    """A program on dual chunks."""
 
-    Attributes
-    ----------
-    program : Program
-        Takes the params of the original.
-    outputs : tuple of DualChunk
-        One per output of the original; primal and partials are *positions* among the outputs of
-        ``program``.  Slots are positions in ``wrt``; a slot without an entry is statically zero.
-    """
-
-    program: Program
+    program: Program  # takes the params of the original
+    # One per output of the original; primal and partials are *positions* among the outputs of
+    # ``program``.  Slots are positions in ``wrt``; a slot without an entry is statically zero.
     outputs: tuple[DualChunk[int], ...]
 
 
