@@ -216,14 +216,9 @@ def _choice(made: If | Equation, atom: Atom) -> tuple[Atom, Atom, Atom]:
 
 
 class Values:
-    """Which values the results of a loop may be, told by the names of the program.
+    """Which values the results of a convergence loop may be, told by the names of the program.
 
-    Parameters
-    ----------
-    loop : While
-        A convergence loop.
-    function : str
-        Name of the user's function, for messages.
+    ``function`` is the name of the user's function, for messages.
     """
 
     def __init__(self, loop: While, function: str) -> None:

@@ -50,34 +50,12 @@ def pullback(
 ) -> tuple[ChunkPass, ...]:
     """Return the passes that compute the gradients of a program's inputs.
 
-    Parameters
-    ----------
-    program : Program
-        Any program.
-    wrt : sequence of int
-        Indices of the params whose gradients are wanted; floats.  The gradient of an array param is
-        an accumulator.
-    cotangents : sequence of int
-        Indices of the outputs that have a cotangent; the others' is zero.  That of an accumulator
-        is an array param.
-    chunk : int
-        Most inputs in one pass, from 1 to `MAX_PARTIALS`.
-    with_primals : bool
-        Whether the first pass also returns the program's own outputs.
-    units : collection of int
-        Positions in ``cotangents`` of those that are known to be 1: they are taken but not read.
-
-    Returns
-    -------
-    tuple of ChunkPass
-        Their chunks together cover ``wrt`` in order.
-
-    Raises
-    ------
-    ValueError
-        If ``chunk`` is out of range or a param in ``wrt`` is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have, or one of what a loop reads.
+    ``wrt`` are the params whose gradients are wanted, floats; the gradient of an array param is an
+    accumulator.  ``cotangents`` are the outputs that have one: that of an accumulator is an array
+    param, and those at the positions ``units`` are 1, taken but not read.  A pass has at most
+    ``chunk`` inputs; together the passes cover ``wrt`` in order.  If ``with_primals``, the first
+    also returns the program's own outputs.  A param or chunk that does not fit is a ValueError, a
+    derivative that the op table does not have, or of what a loop reads, a KernelGradientError.
     """
     if not 1 <= chunk <= MAX_PARTIALS:
         raise ValueError(f"chunk must be from 1 to {MAX_PARTIALS}, not {chunk}")

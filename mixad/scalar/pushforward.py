@@ -61,26 +61,11 @@ class DualProgram:
 
 
 def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
-    """Transform a program into one that also computes partials.
+    """Transform a program without effects into one that also computes partials.
 
-    Parameters
-    ----------
-    program : Program
-        Any program without effects.
-    wrt : sequence of int
-        Indices of the params to differentiate with respect to, at most `MAX_PARTIALS`; floats.
-
-    Returns
-    -------
-    DualProgram
-        Its partials are those of the branches and loop turns that the primal takes.
-
-    Raises
-    ------
-    ValueError
-        If there are too many params in ``wrt`` or one of them is no float.
-    KernelGradientError
-        If a derivative is needed that the op table does not have; the message names the line.
+    They are those of the branches and loop iterations that the primal takes.  ``wrt`` are params of
+    floats, at most `MAX_PARTIALS`, or it is a ValueError; a derivative that the op table does not
+    have is a KernelGradientError that names the line.
     """
     _check_count(len(wrt))
     builder = Builder(program.name)

@@ -27,16 +27,8 @@ Pair: TypeAlias = tuple[Term, Term]
 class Format:
     """Layout of a float type (IEEE 754-2019, §3.4), and its coefficient tables.
 
-    Attributes
-    ----------
-    type, unsigned : ScalarType
-        The float type and the unsigned integers of its width.
-    fraction : int
-        Stored bits of the significand.
-    bias : int
-        Added to the exponent in the bit pattern.
-    tables : mapping
-        `mixad.scalar.math.coefficients` for this type.
+    ``fraction`` is the number of stored bits of the significand, ``bias`` what is added to the
+    exponent in the bit pattern.
     """
 
     type: ScalarType
