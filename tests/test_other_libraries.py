@@ -15,8 +15,9 @@ import pytest
 import mixad
 from mixad import special
 from mixad.errors import KernelSyntaxError, KernelTypeError
+from mixad.scalar.names import OUR_NAMES
 from mixad.scalar.parse import other_libraries
-from mixad.scalar.parse.other_libraries import NAMES, name_of_ours, stand_in
+from mixad.scalar.parse.other_libraries import name_of_ours, stand_in
 
 scipy_special = pytest.importorskip("scipy.special")
 
@@ -44,8 +45,8 @@ def kernel_of(name: str) -> Any:
 
 
 def test_what_ours_stand_for_is_what_scipy_has_under_their_names() -> None:
-    ours = {NAMES.get(name, name) for name in dir(scipy_special)} & set(special.__all__)
-    assert {NAMES.get(name, name) for name in COMPILED} == ours
+    ours = {OUR_NAMES.get(name, name) for name in dir(scipy_special)} & set(special.__all__)
+    assert {OUR_NAMES.get(name, name) for name in COMPILED} == ours
     assert set(COMPILED) <= set(ARGUMENTS)
     assert {"expit", "gammaln", "j0", "ndtr", "sindg", "xlogy"} <= set(COMPILED)
 
@@ -82,7 +83,7 @@ def test_results_have_scipys_types(name: str) -> None:
     ufunc, count = getattr(scipy_special, name), len(ARGUMENTS[name])
     every = list(itertools.product(DTYPES, repeat=count))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(other_libraries._OURS, NAMES.get(name, name), TAKEN[count])
+        patch.setitem(other_libraries._OURS, OUR_NAMES.get(name, name), TAKEN[count])
         taking = of_ones(ufunc, count)
         taken = {dtypes: tuple(x.dtype for x in taking(dtypes)) for dtypes in every}
     results = {dtypes: of_ones(ufunc, count)(dtypes)[0].dtype for dtypes in {*taken.values()}}
@@ -202,9 +203,9 @@ def refused(function: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.rows("name", sorted({*special.__all__, *NAMES} - {"select"}))
+@pytest.mark.rows("name", sorted({*special.__all__, *OUR_NAMES} - {"select"}))
 def test_names_of_ours_are_found_by_those_of_torch(name: str) -> None:
-    ours = NAMES.get(name, name)
+    ours = OUR_NAMES.get(name, name)
     theirs = types.SimpleNamespace(__name__=f"special_{name}")
     assert name_of_ours(theirs) == (ours if ours in special.__all__ else None)
 
@@ -216,7 +217,7 @@ def test_torchs_functions_are_refused_with_the_name_of_ours() -> None:
     import torch.nn.functional
 
     for name in torch.special.__all__:
-        ours = NAMES.get(name, name)
+        ours = OUR_NAMES.get(name, name)
         message = refused(getattr(torch.special, name))
         assert "takes tensors: a kernel sees one element" in message
         assert (f"Instead: mixad.special.{ours}\n" in f"{message}\n") == (ours in special.__all__)

@@ -34,7 +34,7 @@ from mixad.scalar.ir import Program
 from mixad.scalar.parse import PYTHON_SCALARS, Parsed
 from mixad.scalar.parse.by_value import PickledFunction, by_value, helpers_by_value
 from mixad.scalar.parse.info import op_name, rule_of
-from mixad.scalar.parse.uncallable import is_transform
+from mixad.scalar.parse.unsupported_calls import is_transform
 from mixad.tape.apply import apply_call
 from mixad.tape.constant import unwrapped
 from mixad.tape.kernel_call import KernelCall

@@ -14,8 +14,8 @@ from mixad.backends.arrays import is_array, library_of
 from mixad.backends.execute import broadcast_shape
 from mixad.errors import ConfigurationError, KernelTypeError
 from mixad.kernel.options import KernelOptions
+from mixad.scalar.comparison_margins import KinkKind, Place, margins
 from mixad.scalar.ir import Line, Program
-from mixad.scalar.margins import KinkKind, Place, margins
 from mixad.scalar.parse import complex_library, sinc
 from mixad.scalar.types import ScalarType
 from mixad.special import kinked

@@ -23,7 +23,7 @@ from mixad.scalar.ir import Program
 from mixad.scalar.parse import PYTHON_SCALARS, Returned
 from mixad.scalar.parse.compound import suffixes
 from mixad.scalar.parse.fields import is_record_class
-from mixad.scalar.parse.values import told_apart
+from mixad.scalar.parse.values.record import distinguish
 from mixad.scalar.types import I64
 from mixad.tape.core_axes import put_together, taken_apart
 from mixad.tape.tracer import Tracer
@@ -228,7 +228,7 @@ def _known(structure: pytree.Structure) -> list[Hashable]:
     """Return a key that distinguishes equal static fields of other types."""
     own: list[Hashable] = []
     if structure.kind is not None and dataclasses.is_dataclass(structure.kind):
-        own += told_apart(structure.static[1])
+        own += distinguish(structure.static[1])
     return own + [k for child in structure.children for k in _known(child)]
 
 

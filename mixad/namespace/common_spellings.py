@@ -37,13 +37,13 @@ from mixad.namespace.norms import matrix_norm, vector_norm
 from mixad.namespace.powers import power
 from mixad.namespace.solving import inv, matrix_power, pinv, solve
 from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.scalar.names import Library, names_in, our_names
 from mixad.tape.tracer import plain
 
 __all__ = [
     "ALONG_ONE",
     "ALONG_SEVERAL",
     "COMMON",
-    "INVERSES",
     "LINALG",
     "SHIFTS",
     "other_names",
@@ -84,12 +84,11 @@ COMMON: dict[str, SpelledFunction] = {
     **{op: unary(op) for op in _ONE},
     **{op: _binary(op) for op in _TWO},
     **{name: _compared(compare) for name, compare in _COMPARISONS.items()},
-    "add": _binary("add"),
-    "subtract": _binary("sub"),
-    "multiply": _binary("mul"),
-    "divide": _binary("div"),
-    "floor_divide": _binary("floordiv"),
-    "remainder": _binary("mod"),
+    **{
+        name: _binary(op)
+        for op in ("add", "sub", "mul", "div", "floordiv", "mod")
+        for name in names_in("standard", op)
+    },
     "pow": _of_operands(power),
     "negative": unary("neg"),
     "positive": SpelledFunction(lambda x: x, ("x",)),
@@ -131,13 +130,11 @@ ALONG_ONE, ALONG_SEVERAL = (fft, ifft, rfft, irfft, hfft, ihfft), (fftn, ifftn, 
 TRANSFORMS, SHIFTS = (*ALONG_ONE, *ALONG_SEVERAL), (fftshift, ifftshift)
 
 
-def other_names(names: str) -> dict[str, SpelledFunction]:
-    """Return functions under other names: ``"theirs=ours ..."``."""
-    pairs = (pair.split("=") for pair in names.split())
-    return {theirs: COMMON[ours] for theirs, ours in pairs}
-
-
-INVERSES = (
-    "arcsin=asin arccos=acos arctan=atan arcsinh=asinh arccosh=acosh arctanh=atanh arctan2=atan2"
-)
-"""Names of NumPy and torch that the standard has without the ``rc``."""
+def other_names(library: Library) -> dict[str, SpelledFunction]:
+    """Return functions of `COMMON` under the other names that a library has for them."""
+    pairs = ((theirs, names_in("standard", ours)) for theirs, ours in our_names(library).items())
+    return {
+        theirs: COMMON[standard[0]]
+        for theirs, standard in pairs
+        if standard and theirs not in COMMON and standard[0] in COMMON
+    }

@@ -16,7 +16,7 @@ from mixad.call.specialise import Specialiser
 from mixad.namespace.complex_numbers import is_complex
 from mixad.namespace.elementwise import elementwise, is_operand, operand
 from mixad.namespace.spelling import OfOperands, SpelledFunction
-from mixad.scalar.parse.other_libraries import NAMES
+from mixad.scalar.names import OUR_NAMES, our_names
 from mixad.tape.apply import apply_call
 from mixad.tape.tracer import Tracer
 
@@ -59,8 +59,6 @@ def of_scalars(name: str, scalar: _Scalar) -> SpelledFunction:
     return OfOperands(evaluate, tuple(inspect.signature(scalar).parameters))
 
 
-_RENAMED = "cosdg cotdg expit gammaln log_expit psi sindg tandg".split()
-
 _SAME = (
     "beta betaln cbrt cosm1 digamma ellipe ellipk ellipkm1 entr erf erfc erfcinv erfcx erfinv exp1 "
     "exp10 exp2 expi expm1 expn gamma gammainc gammaincc huber i0 i0e i1 i1e j0 j1 kl_div log1p "
@@ -78,7 +76,7 @@ def _zeta(x: Any, q: Any = None) -> Any:
 
 
 SPECIAL = {
-    name: of_scalars(name, getattr(special, NAMES.get(name, name)))
-    for name in sorted((*_RENAMED, *_SAME))
+    name: of_scalars(name, getattr(special, OUR_NAMES.get(name, name)))
+    for name in sorted({*our_names("scipy"), *_SAME})
 } | {"zeta": OfOperands(_zeta, ("x", "q"))}
 """By SciPy's names."""

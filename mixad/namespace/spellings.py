@@ -21,7 +21,6 @@ from mixad.namespace.common_spellings import (
     ALONG_ONE,
     ALONG_SEVERAL,
     COMMON,
-    INVERSES,
     LINALG,
     SHIFTS,
     TRANSFORMS,
@@ -235,7 +234,9 @@ NUMPY = NumbersHaveAnAxis(
     _with_options_of_ufuncs(
         {
             **COMMON,
-            **other_names(f"{INVERSES} absolute=abs fabs=abs rint=round power=pow"),
+            **other_names("numpy"),
+            "fabs": COMMON["abs"],
+            "rint": COMMON["round"],
             "cbrt": unary("cbrt"),
             **dict.fromkeys(("round", "around"), function_of(rounded, "a decimals out")),
             "real": function_of(real, "val=x"),

@@ -16,8 +16,8 @@ from mixad.namespace.joining import broadcast_arrays
 from mixad.namespace.numpy_functions import nan_to_num
 from mixad.namespace.special import SPECIAL, of_scalars
 from mixad.namespace.spelling import OfOperands, SpelledFunction, function_of
+from mixad.scalar.names import OUR_NAMES
 from mixad.scalar.parse.library import NUMPY_LIBRARY
-from mixad.scalar.parse.other_libraries import NAMES
 from mixad.special import log, log1p
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import plain
@@ -184,8 +184,8 @@ _OF_ONE = "erfinv fix i0 rsqrt".split()
 
 
 def _ours(names: Iterable[str], prefix: str = "") -> dict[str, Callable[..., Any]]:
-    """Return functions of scalars by torch's names, those that `mixad.special` has."""
-    pairs = ((prefix + name, NAMES.get(name, name)) for name in names)
+    """Return functions of scalars by torch's names, as far as `mixad.special` has them."""
+    pairs = ((prefix + name, OUR_NAMES.get(name, name)) for name in names)
     return {theirs: getattr(special, own) for theirs, own in pairs if own in special.__all__}
 
 

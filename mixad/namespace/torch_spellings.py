@@ -10,7 +10,6 @@ from mixad.namespace.common_spellings import (
     ALONG_ONE,
     ALONG_SEVERAL,
     COMMON,
-    INVERSES,
     SHIFTS,
     other_names,
     unary,
@@ -81,11 +80,7 @@ TORCH = CheckedSpelling(
     {
         **_spelled({
             **{name: function for name, function in COMMON.items() if name != "equal"},
-            **other_names(
-                f"{INVERSES} absolute=abs mul=multiply "
-                "__floordiv__=floor_divide neg=negative lt=less le=less_equal gt=greater "
-                "ge=greater_equal eq=equal ne=not_equal"
-            ),
+            **other_names("torch"),
             **{op: unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
         }),
         "pow": respelled(COMMON["pow"], "input exponent"),

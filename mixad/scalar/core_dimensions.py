@@ -27,11 +27,11 @@ _EXAMPLE = 'such as "(3),(n),()->(n)": a core in parentheses for each argument a
 
 @dataclass(frozen=True)
 class Signature:
-    """The cores of a function's arguments and results; ``()`` is that of a number."""
+    """The cores of a function's arguments and results."""
 
     text: str  # as the user wrote it
-    inputs: tuple[Core, ...]  # by argument
-    outputs: tuple[Core, ...]  # by result
+    inputs: tuple[Core, ...]  # one for each argument; ``()`` for numbers
+    outputs: tuple[Core, ...]  # one for each result
 
 
 @lru_cache(maxsize=256)

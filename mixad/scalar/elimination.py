@@ -23,10 +23,12 @@ _LOST = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The solution of a system: for each unknown, its value for each right-hand side."""
+    """The solution of a system."""
 
-    columns: tuple[tuple[Term, ...], ...]
-    is_regular: Term  # in working precision; else the solution is wrong
+    columns: tuple[tuple[Term, ...], ...]  # for each unknown, its value for each right-hand side
+    # Whether the matrix is regular as far as the working precision tells; elsewhere the solution
+    # is not to be believed.
+    is_regular: Term
 
 
 @dataclass(slots=True)

@@ -38,14 +38,12 @@ Tangents = dict[int, dict[Hashable, Atom]]
 
 @dataclass(frozen=True)
 class LinearStep:
-    """An iteration's step of one carry, linear at the point that a loop has reached.
-
-    Partials that are statically zero are left out.
-    """
+    """What a turn makes of one carry, at the point that a loop has reached."""
 
     value: Atom  # what the carry becomes
-    by_carry: Mapping[int, Atom]  # partials with respect to carries, by index
-    by_slot: Mapping[int, Atom]  # derivatives for a fixed point
+    # Index of a carry → partial derivative with respect to it, unless statically zero.
+    by_carry: Mapping[int, Atom]
+    by_slot: Mapping[int, Atom]  # slot → derivative for a fixed point, unless statically zero
 
 
 @dataclass(frozen=True)

@@ -215,9 +215,9 @@ def _choice(made: If | Equation, atom: Atom) -> tuple[Atom, Atom, Atom]:
 
 
 class Values:
-    """The values that the results of a convergence loop may have, under the program's names.
+    """Which values the results of a convergence loop may be, told by the names of the program.
 
-    ``function`` names the user's function in messages.
+    ``function`` is the name of the user's function, for messages.
     """
 
     def __init__(self, loop: While, function: str) -> None:

@@ -249,14 +249,15 @@ Statement: TypeAlias = Equation | If | While | Load | Update | Touch
 class Program:
     """A scalar function: parameters, and a block whose results are its outputs.
 
-    Programs are equal when they compute the same from the same params, whatever names and lines
-    they have. An accumulator is an array that the program changes, in one way, its kind; those
-    among the outputs are results.
+    Programs are equal when they compute the same from the same params: names and source lines do
+    not enter.
     """
 
-    name: str  # the user's function, for messages; not in code
-    params: tuple[Param, ...]
-    body: Block
+    name: str  # the user's function, for messages; never part of generated code
+    params: tuple[Param, ...]  # in the order of the call
+    body: Block  # statements and outputs
+    # Arrays that it changes, each in one way, which is its kind; those among the outputs are
+    # results.
     accumulators: tuple[Param, ...] = ()
 
     @property

@@ -21,15 +21,13 @@ __all__ = ["PartialsPass", "dual_partials", "reverse_partials"]
 
 @dataclass(frozen=True)
 class PartialsPass:
-    """One pass of a Jacobian.
+    """One pass of a Jacobian."""
 
-    Its program takes the original's params; it returns the original's outputs, ``primals`` of them,
-    then for each its partials with respect to the inputs of this pass.
-    """
-
+    # Takes the original's params.  Returns the original's outputs, if they were asked for, and
+    # for each of them its partials with respect to the inputs of this pass.
     program: Program
-    columns: range  # positions of these among all inputs
-    primals: int
+    columns: range  # which inputs, by their positions among all that were named
+    primals: int  # how many outputs of ``program`` are the original's own
 
 
 def dual_partials(

@@ -49,10 +49,10 @@ _CLOSED = frozenset({"add", "sub", "mul", "neg", "abs", "mod", "fmod", "copysign
 class DecidedResult:
     """A loop with results that inputs decide through comparisons only."""
 
-    function: str  # the user's
+    function: str  # the user's function
     line: Line  # where the loop starts
-    names: tuple[str, ...]  # of the results
-    inputs: tuple[str, ...]  # that the conditions compare
+    names: tuple[str, ...]  # the results
+    inputs: tuple[str, ...]  # what the conditions look at
 
     def __str__(self) -> str:
         names = _listed([n if n == RETURNED else repr(n) for n in self.names])
@@ -125,10 +125,11 @@ def _reports(program: Program, walk: _Walk, reached: frozenset[Var]) -> Iterator
 class Facts:
     """What is known of a value."""
 
-    partials: Slots = _NONE  # slots with a partial derivative
-    read: Slots = _NONE  # slots that a comparison of it depends on
-    chosen: Slots = _NONE  # slots that conditions of outer loops chose it by
-    decided: frozenset[Var] = frozenset()  # results of loops that it has a derivative by
+    partials: Slots = _NONE  # slots that it has a partial derivative with respect to
+    read: Slots = _NONE  # slots that comparing it looks at
+    chosen: Slots = _NONE  # slots that conditions of the loops around have looked at to choose it
+    # The decided results of loops that it has a derivative with respect to.
+    decided: frozenset[Var] = frozenset()
     fraction: bool = False  # whether it may be no whole number
 
     def __or__(self, other: Facts) -> Facts:

@@ -14,30 +14,81 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from mixad.scalar.rules import Rule
+from mixad.scalar.ir import Program
 
-__all__ = ["BY_NAME", "TABLE", "Lowering", "Op", "add_op"]
+__all__ = ["BY_NAME", "TABLE", "Lowering", "Op", "ScalarRule", "add_op"]
 
 Domain = Literal["float", "integer", "number", "bool", "bits", "any"]
 Result = Literal["same", "bool", "stated"]
 Lowering = Literal["instruction", "program", "libm"]
 
 
+@dataclass(frozen=True, eq=False)
+class ScalarRule:
+    """The derivative that a user gives of a function, for arguments of some types."""
+
+    function: str  # what the user calls it
+    parameters: tuple[str, ...]  # its parameters: what the op takes after the value
+    # Takes the parameters, the value, and what the op takes after the parameters; its outputs are
+    # the partials, of the type of the value.
+    program: Program
+
+    def refusal(self, argument: int) -> tuple[str, str]:
+        """Return the message and the hint where there is no derivative in an argument of the op."""
+        of, missing = f"the derivative of {self.function} with respect to", "is not available"
+        if argument == 0:
+            return (
+                f"{of} what it reads from outside {missing}: its rule is about its parameters",
+                "one parameter more, or mixad.stop_gradient of what it reads",
+            )
+        return (
+            f"{of} its parameter {self.parameters[argument - 1]!r} {missing}: its rule has None",
+            "a partial derivative in the rule, or mixad.stop_gradient of the argument",
+        )
+
+
 @dataclass(frozen=True)
 class Op:
     """One scalar op.
 
-    A partial ∂out/∂argument is an expression; ``"0"`` and ``"1"`` are static, and a gradient that
-    needs None is refused. One that names its argument's tangent, as ``dx``, is the whole term
-    ∂out/∂x·dx. An op without a derivative has none at all. `tangent`, over ``x, dx, …``, is the
-    whole tangent of an op that selects, so that a partial that is not taken never multiplies.
-
-    `lowering` is ``"instruction"`` where every emitter spells the op, ``"program"`` where
-    `mixad.scalar.math` defines it by other ops, ``"libm"`` for the host's maths library. All
-    arguments have one type unless `mixad.scalar.verify` says otherwise (``where``).
+    Attributes
+    ----------
+    name : str
+        The op's name in programs, and in ``mixad.special`` where users call it.
+    arity : int
+        Number of arguments.
+    domain : str
+        What the arguments are: ``"float"``, ``"integer"``, ``"number"`` (both), ``"bool"``,
+        ``"bits"`` (integers and booleans) or ``"any"``.  All arguments have one type unless the
+        entry of `mixad.scalar.verify` says otherwise (``where``).
+    partials : tuple of (str or None)
+        ∂out/∂argument as an expression; ``"0"`` and ``"1"`` are static; None: not implemented, and
+        a gradient that needs it is refused.  One that names its argument's tangent (``dx``) is the
+        whole term ∂out/∂x · dx.  Empty for ops that have no derivative at all.
+    tangent : str or None
+        The whole tangent as an expression over ``x, dx, …`` for ops that select, so that a partial
+        that is not taken never multiplies.
+    result : str
+        Type of the result: ``"same"`` as the (last) argument, ``"bool"``, or ``"stated"`` by the
+        equation's variable (conversions).
+    lowering : str
+        ``"instruction"``: every emitter spells it; ``"program"``: `mixad.scalar.math` has its
+        definition by other ops; ``"libm"``: the host's maths library.
+    safe : tuple of float
+        Arguments that are harmless for lanes that are switched off.
+    array : str or None
+        Its array-API expression (namespace functions over ``x, y, z``); None where the standard has
+        none and the op's program is used.
+    c : str or None
+        C name without the ``f`` of float32, for libm and CUDA.
+    singular : bool
+        The partial can be infinite at a point of the domain: a zero tangent then gives zero.
+    doc : str
+        One sentence for the docs page.
+    rule : ScalarRule or None
+        Of a user's function: what its partials are; see `mixad.scalar.rules`.
     """
 
     name: str  # in programs, and in mixad.special where users call it
@@ -47,12 +98,12 @@ class Op:
     tangent: str | None = None
     result: Result = "same"  # as the last argument; or stated by the variable
     lowering: Lowering = "instruction"
-    safe: tuple[float, ...] = ()  # arguments that are harmless for lanes switched off
-    array: str | None = None  # array-API expression over x, y, z; None: its program
-    c: str | None = None  # C's name without the f of float32
-    singular: bool = False  # a partial may be infinite; zero tangents stay zero
-    doc: str = ""  # one sentence for the docs page
-    rule: Rule | None = None  # partials of a user's function (`mixad.scalar.rules`)
+    safe: tuple[float, ...] = ()
+    array: str | None = None
+    c: str | None = None
+    singular: bool = False
+    doc: str = ""
+    rule: ScalarRule | None = None
 
 
 def _arithmetic() -> tuple[Op, ...]:

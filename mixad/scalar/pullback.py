@@ -28,14 +28,15 @@ __all__ = ["ChunkPass", "pullback", "reverse_pullback"]
 
 @dataclass(frozen=True)
 class ChunkPass:
-    """One pass of a pullback.
+    """One pass of a pullback."""
 
-    Its program takes the original's params, then one cotangent for each of the chosen outputs.
-    """
-
+    # Takes the original's params, then one cotangent for each of the chosen outputs.
     program: Program
-    gradients: tuple[int | None, ...]  # by input, position among outputs; None: zero
-    primals: tuple[int, ...] = ()  # positions of the original's outputs, if any
+    # For each input of this chunk, in order, the position of its gradient among the outputs of
+    # ``program``; None where the gradient is statically zero.
+    gradients: tuple[int | None, ...]
+    # Positions of the original's outputs; empty if they were not asked for in this pass.
+    primals: tuple[int, ...] = ()
 
 
 def pullback(
@@ -49,9 +50,12 @@ def pullback(
 ) -> tuple[ChunkPass, ...]:
     """Return the passes that compute gradients; their chunks cover ``wrt``, floats, in order.
 
-    Array params and accumulators are each other's gradients and cotangents. ``units`` are positions
-    of cotangents known to be 1, taken but not read. KernelGradientError for a derivative without a
-    rule and for a read in a loop, ValueError for a wrong chunk or param.
+    ``wrt`` are the params whose gradients are wanted, floats; the gradient of an array param is an
+    accumulator.  ``cotangents`` are the outputs that have one: that of an accumulator is an array
+    param, and those at the positions ``units`` are 1, taken but not read.  A pass has at most
+    ``chunk`` inputs; together the passes cover ``wrt`` in order.  If ``with_primals``, the first
+    also returns the program's own outputs.  A param or chunk that does not fit is a ValueError, a
+    derivative that the op table does not have, or of what a loop reads, a KernelGradientError.
     """
     if not 1 <= chunk <= MAX_PARTIALS:
         raise ValueError(f"chunk must be from 1 to {MAX_PARTIALS}, not {chunk}")

@@ -52,22 +52,20 @@ _NO_LOADS: Mapping[Var, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class DualProgram:
-    """A program on dual chunks, which takes the params of the original.
+    """A program on dual chunks."""
 
-    `outputs` has, for each of the original, positions of primal and partials among the outputs of
-    `program`. Slots are positions in ``wrt``; a slot without an entry is statically zero.
-    """
-
-    program: Program
+    program: Program  # takes the params of the original
+    # One per output of the original; primal and partials are *positions* among the outputs of
+    # ``program``.  Slots are positions in ``wrt``; a slot without an entry is statically zero.
     outputs: tuple[DualChunk[int], ...]
 
 
 def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
     """Transform a program without effects into one that also computes partials.
 
-    They are of the branches and iterations that the primal takes. ValueError for more than
-    `MAX_PARTIALS` params or no floats; KernelGradientError, with the line, where the op table has
-    none.
+    They are those of the branches and loop iterations that the primal takes.  ``wrt`` are params of
+    floats, at most `MAX_PARTIALS`, or it is a ValueError; a derivative that the op table does not
+    have is a KernelGradientError that names the line.
     """
     _check_count(len(wrt))
     builder = Builder(program.name)

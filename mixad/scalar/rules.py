@@ -10,47 +10,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Block, Program
-from mixad.scalar.ops import Op, add_op
+from mixad.scalar.ops import Op, ScalarRule, add_op
 
-__all__ = ["Rule", "add_rule", "announce_rule", "fresh_name", "own_partials"]
+__all__ = ["add_rule", "announce_rule", "fresh_name", "own_partials"]
 
 _NUMBERS = itertools.count()
-
-
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """The derivative of one function for arguments of some types.
-
-    Its program takes the parameters, the value, and what the op takes after the parameters; it
-    returns the partials, of the type of the value.
-    """
-
-    function: str  # the user's name of it
-    parameters: tuple[str, ...]  # the op takes them after the value
-    program: Program
-
-    def partials(self, builder: Builder, args: Sequence[Atom], out: Atom) -> tuple[Atom, ...]:
-        """Add the equations of the rule for the op's arguments and result; return the partials."""
-        count = 1 + len(self.parameters)
-        return builder.inline(self.program, (*args[1:count], out, *args[count:]))
-
-    def refusal(self, argument: int) -> tuple[str, str]:
-        """Return the message and the hint for an argument of the op without a derivative."""
-        of, missing = f"the derivative of {self.function} with respect to", "is not available"
-        if argument == 0:
-            return (
-                f"{of} what it reads from outside {missing}: its rule is about its parameters",
-                "one parameter more, or mixad.stop_gradient of what it reads",
-            )
-        return (
-            f"{of} its parameter {self.parameters[argument - 1]!r} {missing}: its rule has None",
-            "a partial derivative in the rule, or mixad.stop_gradient of the argument",
-        )
 
 
 def fresh_name() -> str:
@@ -59,13 +27,13 @@ def fresh_name() -> str:
 
 
 def announce_rule(name: str, arity: int) -> None:
-    """Add a name for an op whose rule is not compiled yet."""
-    rule = Rule("", (), Program("", (), Block((), ())))
+    """Let programs name an op whose rule is not compiled yet."""
+    rule = ScalarRule("", (), Program("", (), Block((), ())))
     add_op(Op(name, arity, "any", rule=rule))
 
 
-def add_rule(name: str, rule: Rule, places: Sequence[int | None]) -> None:
-    """Add an op for a rule, under a name from `fresh_name`.
+def add_rule(name: str, rule: ScalarRule, places: Sequence[int | None]) -> None:
+    """Make an op of a rule, under a name from `fresh_name`.
 
     ``places`` has, for each argument of the op after the value, its partial among the rule's
     outputs; None is refused, -1 has no derivative because it is no float.
@@ -79,7 +47,9 @@ def own_partials(op: Op, builder: Builder, args: Sequence[Atom], out: Atom) -> M
     """Return the values of the names in a user's op's `Op.partials`; empty for others."""
     if op.rule is None:
         return _NOTHING
-    return {f"p{k}": atom for k, atom in enumerate(op.rule.partials(builder, args, out))}
+    count = 1 + len(op.rule.parameters)
+    partials = builder.inline(op.rule.program, (*args[1:count], out, *args[count:]))
+    return {f"p{k}": atom for k, atom in enumerate(partials)}
 
 
 _NOTHING: Mapping[str, Atom] = MappingProxyType({})

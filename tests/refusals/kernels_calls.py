@@ -322,7 +322,7 @@ def refuse_choosing_functions_by_index(x):
 
 
 @refused("""
-KernelSyntaxError: `np.nan_to_num` is not there in a kernel
+KernelSyntaxError: `np.nan_to_num` is not supported in a kernel
   File "...", line 2, column 12
     return np.nan_to_num(x) * 2
            ^^^^^^^^^^^^^^^^

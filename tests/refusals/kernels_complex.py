@@ -184,7 +184,7 @@ def refuse_complex_or_tuple(x):
 
 
 @refused("""
-KernelTypeError: 'z' is a c128 when the loop starts and a tuple of 2 after a turn (line 4)
+KernelTypeError: 'z' is a c128 when the loop starts and a tuple of 2 after an iteration (line 4)
   File "...", line 3, column 5
     while abs(z) < 10:
     ^^^^^^^^^^^^^^^^^^

@@ -530,7 +530,7 @@ def refuse_row_chosen_at_run_time_and_changed(x):
 
 
 @refused("""
-KernelSyntaxError: `np.ones` is not there in a kernel
+KernelSyntaxError: `np.ones` is not supported in a kernel
   File "...", line 2, column 9
     a = np.ones(2)
         ^^^^^^^^^^
@@ -571,7 +571,7 @@ def refuse_default_that_is_changed(x):
 
 
 @refused("""
-KernelTypeError: 'w' is an array of 2 when the loop starts and a list of 2 after a turn (line 4)
+KernelTypeError: 'w' is an array of 2 when the loop starts and a list of 2 after an iteration (line 4)
   File "...", line 3, column 5
     while w[0] < x:
     ^^^^^^^^^^^^^^^

@@ -170,7 +170,7 @@ def refuse_function_or_number(x):
 
 
 @refused("""
-KernelTypeError: 't' is a f64 when the loop starts and a tuple of 2 after a turn (line 4)
+KernelTypeError: 't' is a f64 when the loop starts and a tuple of 2 after an iteration (line 4)
   File "...", line 3, column 5
     for _ in range(3):
     ^^^^^^^^^^^^^^^^^^

@@ -29,7 +29,7 @@ from mixad.errors import (
     MixadError,
 )
 from mixad.scalar.ops import TABLE, Op
-from mixad.scalar.parse.uncallable import instead
+from mixad.scalar.parse.unsupported_calls import instead
 from mixad.scalar.promotion_rules import NUMPY_RULES, STRICT_RULES
 from mixad.scalar.types import F64
 

@@ -73,6 +73,7 @@ FOLDERS = (
     ".",
     "scalar",
     "scalar/parse",
+    "scalar/parse/values",
     "tape",
     "namespace",
     "backends",

@@ -25,7 +25,11 @@ Pair: TypeAlias = tuple[Term, Term]
 
 @dataclass(frozen=True)
 class Format:
-    """Layout of a float type (IEEE 754-2019, §3.4), and its coefficient tables."""
+    """Layout of a float type (IEEE 754-2019, §3.4), and its coefficient tables.
+
+    ``fraction`` is the number of stored bits of the significand, ``bias`` what is added to the
+    exponent in the bit pattern.
+    """
 
     type: ScalarType
     unsigned: ScalarType  # unsigned integers of its width

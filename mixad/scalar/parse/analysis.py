@@ -20,15 +20,8 @@ from mixad.scalar.parse.names import (
     walk_scope,
 )
 
-__all__ = [
-    "Liveness",
-    "breaks",
-    "captured_by_nested",
-    "contains_return",
-    "exits_always",
-    "live_names",
-    "may_exit",
-]
+__all__ = ["Liveness", "breaks", "captured_by_nested", "contains_return", "exits_always",
+           "live_names", "may_exit"]  # fmt: skip
 
 Names = frozenset[str]
 _NONE: Names = frozenset()

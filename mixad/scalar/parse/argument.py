@@ -16,35 +16,24 @@ __all__ = ["PYTHON_SCALARS", "Argument", "Described", "Structured"]
 class Argument:
     """Type information of an argument or of a captured value.
 
-    Attributes
-    ----------
-    type : ScalarType
-        Type of the value, or of an array's elements; a complex one becomes two params of a program.
-    weak : bool or RANKLESS
-        Whether it is a Python scalar, which adopts the type of what it meets; or a tensor of torch
-        without axes, which does so among types of its kind.
-    kind : str
-        ``"lane"``: one value per element of the broadcast; ``"uniform"``: one for the whole call;
-        ``"array"``: it is read by index.
-    rank : int
-        Number of axes, for arrays that are read by index: what indexing them takes.
-    library : object
-        The array library, None for a number: programs for several are remembered separately.
-    core : tuple of int
-        Lengths of the last axes, where an array is taken apart along them: each element is a value
-        of its own.
-    batch : int or None
-        Of an array that is read by index because it is a core which is too long to be variables,
-        how many axes come before the core: each element reads at its own place along them.
+    A number is one of each element of the broadcast (``"lane"``) or of the whole call
+    (``"uniform"``); an ``"array"`` is read by index.  An array with a ``core`` is taken apart along
+    its last axes: each element is a value of its own.  If its core is too long for that, it is read
+    by index, each element at its own place along the ``batch`` axes before the core.
     """
 
-    type: ScalarType
-    weak: Weak = False
+    type: ScalarType  # of elements; a complex one becomes two params of a program
+    weak: Weak = False  # whether a Python scalar, or a tensor of torch without axes
     kind: Literal["lane", "uniform", "array"] = "lane"
-    rank: int = 0
-    library: object = None
+    rank: int = 0  # axes of an array that is read by index
+    library: object = None  # of an array: programs for several are remembered separately
     core: tuple[int, ...] = ()
     batch: int | None = None
+
+    @property
+    def leaves(self) -> tuple[Argument]:
+        """The leaf that it is, alone."""
+        return (self,)
 
     @property
     def indices(self) -> int:
@@ -54,16 +43,9 @@ class Argument:
 
 @dataclass(frozen=True)
 class Structured:
-    """Type information of an argument that is several.
+    """Type information of an argument that is several: a leaf for each place of a structure.
 
-    Attributes
-    ----------
-    structure : Structure
-        Of tuples, named tuples and dataclasses.
-    leaves : tuple of Argument
-        One for each of its places.
-    core : tuple of int
-        Not empty if the structure, then of sequences alone, stands for an array of such lengths.
+    If it has a ``core``, the structure, of sequences alone, is an array of such lengths.
     """
 
     structure: Structure

@@ -102,10 +102,10 @@ class _Forwards:
         inside = dict(state)
         if isinstance(s, ast.For):
             inside.update(dict.fromkeys(assigned_names([s.target]), 0))
-        turn = self.block(s.body, inside, exits)
+        iteration = self.block(s.body, inside, exits)
         for other in exits.continued:
-            turn = _joined(turn, other, s.lineno)
-        finished = turn if at_least_once else _joined(turn, state, s.lineno)
+            iteration = _joined(iteration, other, s.lineno)
+        finished = iteration if at_least_once else _joined(iteration, state, s.lineno)
         if not ends:
             finished = None
         elif finished is not None:

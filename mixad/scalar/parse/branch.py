@@ -13,18 +13,9 @@ from mixad.scalar.ir import Atom, Const, Line, Load, While, walk_statements
 from mixad.scalar.parse.analysis import exits_always, may_exit
 from mixad.scalar.parse.frame import Frame, State, is_false
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.unify import Mismatch, Shape, atoms_of, joined, rebuilt, shape_of, types_in
-from mixad.scalar.parse.values import (
-    Bound,
-    Record,
-    Scalar,
-    Tuple,
-    Value,
-    a_kind_of,
-    instead_of_two_kinds,
-    is_called,
-    kind_of,
-)
+from mixad.scalar.parse.values.record import Record
+from mixad.scalar.parse.values.sequence import Tuple
+from mixad.scalar.parse.values.value import BoundName, Mismatch, Value, describe_kind
 from mixad.scalar.promotion_rules import Rules
 from mixad.scalar.types import BOOL
 
@@ -49,27 +40,24 @@ class Path:
         self.draft = Draft()
         self.atoms: list[Atom | None] = []
         self.start = frame.builder.fresh(BOOL).id  # what is younger is not visible outside
-        frame.walk.depth += 1
+        frame.context.depth += 1
         with frame.builder.writing(self.draft), frame.branch(frame.state):
             work()
             self.state: State = frame.state
-        frame.walk.depth -= 1
+        frame.context.depth -= 1
 
-    def give(self, value: Value | None, shape: Shape, node: Located) -> None:
-        """Add a value, in the types of a shape, to the block's results."""
+    def give(self, value: Value | None, like: Value, node: Located) -> None:
+        """Add a value, in the types of a prototype, to the block's results."""
         if value is None:
-            self.atoms += [None] * len(list(types_in(shape)))
-            return
-        if isinstance(value, Scalar) and value.typed == shape:
-            self.atoms.append(value.atom)
+            self.atoms += [None] * len(like.zeros())
             return
         with self.frame.builder.writing(self.draft):
-            self.atoms += atoms_of(self.frame, value, shape, node)
+            self.atoms += value.atoms(self.frame, like, node)
 
 
 def levels_left(frame: Frame) -> int:
     """Return how many conditions can be nested in one another from here."""
-    return _DEEPEST - frame.walk.depth
+    return _DEEPEST - frame.context.depth
 
 
 def _too_deep(frame: Frame, node: Located) -> KernelError:
@@ -92,18 +80,18 @@ def is_guarded(draft: Draft) -> bool:
 def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
     """Compile statements; what follows an exit that may have been taken runs only if it was not."""
     for i, s in enumerate(statements):
-        frame.builder.line = frame.called(frame.info.text.line(s))
+        frame.builder.line = frame.with_call(frame.info.text.line(s))
         if isinstance(s, ast.If):
             if _run_if(frame, s, statements[i + 1 :]):
                 return
         else:
-            execute = frame.walk.statements.get(type(s))
+            execute = frame.context.statements.get(type(s))
             if execute is None:
                 raise frame.unsupported(s)
             execute(frame, s)
         if frame.state.ended:
             return
-        exited = frame.exited()
+        exited = frame.is_left()
         if not is_false(exited):
             rest = statements[i + 1 :]
             if rest:
@@ -171,24 +159,25 @@ def _meet(
 ) -> None:
     """Continue with the state of whichever path is taken."""
     names = [n for n in {**yes.state.names, **no.state.names} if n in live]
-    bound: list[tuple[Bound | None, Bound | None]] = [
+    bound: list[tuple[BoundName | None, BoundName | None]] = [
         (yes.state.names.get(n), no.state.names.get(n)) for n in names
     ]
     bound.append((yes.state.result, no.state.result))
-    shapes = [
-        _shape(frame, node, name, *pair) for name, pair in zip([*names, None], bound, strict=True)
+    prototypes = [
+        _prototype(frame, node, name, *pair)
+        for name, pair in zip([*names, None], bound, strict=True)
     ]
-    for (a, b), shape in zip(bound, shapes, strict=True):
-        if shape is not None:
-            yes.give(a and a.value, shape, node)
-            no.give(b and b.value, shape, node)
+    for (a, b), like in zip(bound, prototypes, strict=True):
+        if like is not None:
+            yes.give(a and a.value, like, node)
+            no.give(b and b.value, like, node)
     kinds = list({**yes.state.exits, **no.state.exits})
     for path in (yes, no):
         path.atoms += [path.state.exits.get(k) or Const(False, BOOL) for k in kinds]
     atoms = iter(select(frame, cond, yes, no, line))
     merged = [
-        None if shape is None else Bound(rebuilt(shape, atoms), (a or b).line)  # type: ignore[union-attr]
-        for (a, b), shape in zip(bound, shapes, strict=True)
+        None if like is None else BoundName(like.rebuilt(atoms), (a or b).line)  # type: ignore[union-attr]
+        for (a, b), like in zip(bound, prototypes, strict=True)
     ]
     frame.state = State(
         {n: b for n, b in zip(names, merged[:-1], strict=True) if b is not None},
@@ -198,31 +187,32 @@ def _meet(
     )
 
 
-def _shape(
-    frame: Frame, node: Located, name: str | None, a: Bound | None, b: Bound | None
-) -> Shape | None:
+def _prototype(
+    frame: Frame, node: Located, name: str | None, a: BoundName | None, b: BoundName | None
+) -> Value | None:
+    """Return the prototype of what a name holds after two paths; None is the name of the result."""
     if a is None or b is None:
         one = a or b
-        return None if one is None else shape_of(one.value)
+        return None if one is None else one.value.prototype()
     try:
-        return joined(frame.walk.rules, shape_of(a.value), shape_of(b.value))
+        return a.value.prototype().join(frame.context.rules, b.value.prototype())
     except Mismatch:
         what = "the result" if name is None else repr(name)
-        what, x, y = _apart(frame.walk.rules, what, a.value, b.value)
+        what, x, y = _apart(frame.context.rules, what, a.value, b.value)
         raise frame.type_error(
             node,
-            f"{what} is {a_kind_of(x)} on one path (line {a.line}) "
-            f"and {a_kind_of(y)} on the other (line {b.line})",
+            f"{what} is {describe_kind(x)} on one path (line {a.line}) "
+            f"and {describe_kind(y)} on the other (line {b.line})",
             one_kind(x, y, "give both paths values of one type"),
         ) from None
 
 
 def _apart(rules: Rules, what: str, a: Value, b: Value) -> tuple[str, Value, Value]:
     """Return what has no common type, inside of tuples that differ in their elements only."""
-    if isinstance(a, Tuple) and isinstance(b, Tuple) and kind_of(a) == kind_of(b):
+    if isinstance(a, Tuple) and isinstance(b, Tuple) and a.describe() == b.describe():
         for at, (one, other) in enumerate(zip(a.items, b.items, strict=True)):
             try:
-                joined(rules, shape_of(one), shape_of(other))
+                one.prototype().join(rules, other.prototype())
             except Mismatch:
                 return _apart(rules, f"element {at} of {what}", one, other)
     return what, a, b
@@ -230,14 +220,16 @@ def _apart(rules: Rules, what: str, a: Value, b: Value) -> tuple[str, Value, Val
 
 def one_kind(a: Value, b: Value, otherwise: str) -> str:
     """Return what to write instead of values that have no common type."""
-    if is_called(a) or is_called(b):
+    if a.is_called or b.is_called:
         return "call the function in each case, and choose between the results"
     if isinstance(a, Record) and isinstance(b, Record) and a.kind is b.kind:
         fields = zip(a.static, b.static, strict=True)
         differ = [repr(name) for (name, one), (_, other) in fields if one != other]
         if differ:
             return f"give both the same value of the static field {differ[0]}"
-    return instead_of_two_kinds(kind_of(a), kind_of(b), otherwise)
+    if {a.describe().partition(" ")[0], b.describe().partition(" ")[0]} == {"array", "list"}:
+        return "a list in both cases, such as list(w), or an array, such as np.array([x, y])"
+    return otherwise
 
 
 def select(frame: Frame, cond: Atom, yes: Path, no: Path, line: Line | None) -> list[Atom]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,46 +11,39 @@ import numpy as np
 from mixad.errors import KernelError, KernelSyntaxError
 from mixad.scalar.parse.complex_arithmetic import conjugate
 from mixad.scalar.parse.complex_functions import complex_function
-from mixad.scalar.parse.fields import constructed, keeps_arguments, replaced
+from mixad.scalar.parse.fields import construct, keeps_arguments, replace_fields
 from mixad.scalar.parse.frame import Frame, State
 from mixad.scalar.parse.handlers import (
     Arguments,
     as_numpy_takes,
     as_scipy_takes,
-    count_checked,
-    counted,
+    check_count,
+    count_text,
 )
 from mixad.scalar.parse.info import FunctionInfo, unwrapped
 from mixad.scalar.parse.inlining import inline
 from mixad.scalar.parse.integers import fits, literal, overflow
 from mixad.scalar.parse.intrinsics import intrinsic
-from mixad.scalar.parse.items import items_of, peek
+from mixad.scalar.parse.list_aliases import share
 from mixad.scalar.parse.names import dotted
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
-from mixad.scalar.parse.ruled import with_rule
-from mixad.scalar.parse.sharing import holds_shared, share, shared
-from mixad.scalar.parse.snapshot import FunctionSource, read_function
-from mixad.scalar.parse.uncallable import (
+from mixad.scalar.parse.outside import value_from_outside
+from mixad.scalar.parse.scalar_rule_calls import with_rule
+from mixad.scalar.parse.snapshot import read_function
+from mixad.scalar.parse.subscript import items_of, peek, spread
+from mixad.scalar.parse.unsupported_calls import (
     instead,
     is_of_arrays,
     is_transform,
     refused_of_arrays,
     refused_transform,
-    uncallable,
+    unsupported_call,
 )
-from mixad.scalar.parse.values import (
-    Bound,
-    Closure,
-    Helper,
-    Named,
-    Number,
-    Object,
-    Record,
-    Scalar,
-    Tuple,
-    Value,
-    a_kind_of,
-)
+from mixad.scalar.parse.values.callable import Closure, Helper
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.record import Named, Record
+from mixad.scalar.parse.values.sequence import Tuple
+from mixad.scalar.parse.values.value import BoundName, Number, Scalar, Value, describe_kind
 from mixad.scalar.types import U64
 
 __all__ = ["call"]
@@ -63,35 +56,28 @@ def call(frame: Frame, node: ast.Call) -> Value:
         if made is not None:
             return made
     function = frame.value(node.func)
-    if isinstance(function, Object) and function.value is np.uint64 and len(node.args) == 1:
-        known = literal(node.args[0])
-        if known is not None:
-            return _unsigned(frame, node.args[0], known)
     if isinstance(function, Object):
-        keeps = keeps_arguments(function.value)
-        arguments = _arguments(frame, node, Frame.value if keeps else items_of)
-        return _of_library(frame, node, function, arguments)
-    arguments = _arguments(frame, node, _lent)
+        return _of_library(frame, node, function.value)
+    # What a function is given has a name in the caller.
+    arguments = _arguments(frame, node, lambda frame, node: peek(frame, node).shared())
     match function:
         case Closure():
-            info = _root(function.frame).inner(function.node)
-            result = _inlined(
-                frame,
-                node,
-                info,
-                arguments,
-                function.defaults,
-                function.frame.index,
-                function.frame,
-            )
-            return _given_back(frame, node, result)
+            outer = function.frame
+            info = outer.outermost.info.inner(function.node)
+            result = _inlined(frame, node, info, arguments, function.defaults, outer.index, outer)
         case Helper():
             result = _helper(frame, node, function.index, arguments)
-            return _given_back(frame, node, result)
-    spelled = ast.unparse(node.func)
-    raise frame.type_error(
-        node.func, f"`{spelled}` is {a_kind_of(function)}, not a function", f"{spelled} * (...)"
-    )
+        case _:
+            spelled = ast.unparse(node.func)
+            raise frame.type_error(
+                node.func,
+                f"`{spelled}` is {describe_kind(function)}, not a function",
+                f"{spelled} * (...)",
+            )
+    if result.holds_shared():  # it may be a list that the function was given
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            share(frame, argument)
+    return result
 
 
 def _by_method(frame: Frame, node: ast.Call, method: ast.Attribute) -> Value | None:
@@ -105,41 +91,26 @@ def _by_method(frame: Frame, node: ast.Call, method: ast.Attribute) -> Value | N
     value = frame.value(method.value)
     is_replace = method.attr == "_replace"
     if isinstance(value, Number) and not is_replace:
-        count_checked(frame, node, _arguments(frame, node, Frame.value), (0,))
+        check_count(frame, node, _arguments(frame, node, Frame.value), (0,))
         return conjugate(frame, node, value)
-    if is_replace and isinstance(value, Named | Record) and issubclass(value.kind, tuple):
-        return replaced(frame, node, value, _arguments(frame, node, Frame.value))
+    if is_replace and isinstance(value, Named | Record) and value.is_named_tuple:
+        return replace_fields(frame, node, value, _arguments(frame, node, Frame.value))
     return None
 
 
-def _lent(frame: Frame, node: ast.expr) -> Value:
-    """Return an argument of a function: what it is given has a name in the caller."""
-    return shared(peek(frame, node))
-
-
-def _given_back(frame: Frame, node: ast.Call, result: Value) -> Value:
-    """Return a function's result; a list in it may be one that it was given."""
-    if holds_shared(result):
-        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-            share(frame, argument)
-    return result
-
-
-def _unsigned(frame: Frame, node: ast.expr, value: int) -> Value:
-    """Return np.uint64 of a literal, which as a number of its own may not fit into 64 bits."""
-    if not fits(value, U64):
-        raise overflow(frame.info.text.locate(node), value, U64)
-    return Scalar(frame.builder.const(value, U64), False)
-
-
 def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> Value:
-    source = frame.walk.snapshot.sources[index]
+    source = frame.context.snapshot.sources[index]
     if is_of_arrays(source.function):
         raise frame.error(node, *refused_of_arrays(ast.unparse(node.func), source.function))
     if is_transform(source.function):
         name, call = ast.unparse(node.func), ast.unparse(node)
         raise frame.error(node, *refused_transform(name, source.function, call))
-    defaults = _defaults(frame, node, source, index)
+    places = {name: source.default_index(name) for name in source.parameters}
+    defaults = {
+        name: value_from_outside(frame, (index, place), name, node)
+        for name, place in places.items()
+        if place is not None
+    }
     if source.standing is not None:
         arguments = _as_theirs(frame, node, source.standing, arguments)
     try:
@@ -168,26 +139,9 @@ def _as_theirs(frame: Frame, node: ast.Call, standing: StandIn, arguments: Argum
     return as_scipy_takes(frame, node, standing.theirs, taken)
 
 
-def _root(frame: Frame) -> FunctionInfo:
-    while frame.parent is not None:
-        frame = frame.parent
-    return frame.info
-
-
 def _arguments(
     frame: Frame, node: ast.Call, value_of: Callable[[Frame, ast.expr], Value]
 ) -> Arguments:
-    positional: list[Value] = []
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            inner = items_of(frame, argument.value)
-            if not isinstance(inner, Tuple):
-                raise frame.type_error(
-                    argument, f"{a_kind_of(inner)} cannot be unpacked", "leave the `*` out"
-                )
-            positional += inner.items
-        else:
-            positional.append(value_of(frame, argument))
     keywords: dict[str, Value] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
@@ -195,16 +149,7 @@ def _arguments(
                 keyword.value, "`**` is not supported in a kernel", "write the arguments out"
             )
         keywords[keyword.arg] = value_of(frame, keyword.value)
-    return Arguments(positional, keywords)
-
-
-def _defaults(frame: Frame, node: ast.Call, source: FunctionSource, index: int) -> dict[str, Value]:
-    defaults: dict[str, Value] = {}
-    for name in source.parameters:
-        place = source.default_index(name)
-        if place is not None:
-            defaults[name] = frame.outside((index, place), name, node, frame)
-    return defaults
+    return Arguments(spread(frame, node.args, value_of), keywords)
 
 
 def _inlined(
@@ -224,15 +169,15 @@ def _inlined(
     values = bind(frame, node, info, arguments, defaults)
 
     def compiled(values: Mapping[str, Value]) -> Value:
-        names = {name: Bound(value, node.lineno) for name, value in values.items()}
+        names = {name: BoundName(value, node.lineno) for name, value in values.items()}
         call = frame.call_at(node, info.text.filename)
-        inner = Frame(frame.walk, info, index, parent, State(names), caller=frame, call=call)
+        inner = Frame(frame.context, info, index, parent, State(names), caller=frame, call=call)
         line = frame.builder.line
         result = inline(inner)
         frame.builder.line = line
         return result
 
-    if parent is None and index in frame.walk.snapshot.rules:
+    if parent is None and index in frame.context.snapshot.rules:
         return with_rule(frame, node, index, values, compiled)
     return compiled(values)
 
@@ -260,7 +205,7 @@ def bind(
     elif len(given) > len(positional):
         raise frame.type_error(
             node,
-            f"{info.name!r} takes {counted(len(positional))} by position, got {len(given)}",
+            f"{info.name!r} takes {count_text(len(positional))} by position, got {len(given)}",
             _spelled(info),
         )
     only_positional = {p.arg for p in a.posonlyargs}
@@ -273,7 +218,12 @@ def bind(
             message = f"{info.name!r} has no parameter {name!r}"
             raise frame.type_error(node, message, _spelled(info))
         values[name] = value
-    _fill(frame, node, info, named, values, defaults)
+    for name in named:
+        if name not in values:
+            if name not in defaults:
+                message = f"{info.name!r} needs an argument for {name!r}"
+                raise frame.type_error(node, message, _spelled(info))
+            values[name] = defaults[name]
     return values
 
 
@@ -285,26 +235,15 @@ def _spelled(info: FunctionInfo) -> str:
     return f"{info.name}({', '.join([*given, *named])})"
 
 
-def _fill(
-    frame: Frame,
-    node: ast.Call,
-    info: FunctionInfo,
-    named: Sequence[str],
-    values: dict[str, Value],
-    defaults: dict[str, Value],
-) -> None:
-    for name in named:
-        if name not in values:
-            if name not in defaults:
-                raise frame.type_error(
-                    node, f"{info.name!r} needs an argument for {name!r}", _spelled(info)
-                )
-            values[name] = defaults[name]
-
-
-def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Arguments) -> Value:
+def _of_library(frame: Frame, node: ast.Call, function: Any) -> Value:
     """Return the value of a call of a function that mixad knows."""
-    called: Any = function.value
+    known = literal(node.args[0]) if function is np.uint64 and len(node.args) == 1 else None
+    if known is not None:  # as a number of its own it may not fit into 64 bits
+        if not fits(known, U64):
+            raise overflow(frame.info.text.locate(node.args[0]), known, U64)
+        return Scalar(frame.builder.const(known, U64), False)
+    arguments = _arguments(frame, node, Frame.value if keeps_arguments(function) else items_of)
+    called = function
     standing = stand_in(called)  # an op: others are read with the function that calls them
     if standing is not None:
         called = standing.function
@@ -313,21 +252,16 @@ def _of_library(frame: Frame, node: ast.Call, function: Object, arguments: Argum
     if handler is not None:
         with frame.at(node):
             return handler(frame, node, arguments)
-    made = constructed(frame, node, function.value, arguments)
+    made = construct(frame, node, function, arguments)
     if made is not None:
         return made
     name = ast.unparse(node.func)
-    known = uncallable(name, function.value, ast.unparse(node))
-    if known is not None:
-        raise frame.error(node, *known)
-    if unwrapped(function.value) is not None:
-        _check_is_read(frame, node, function.value)
-    raise frame.error(node.func, f"`{name}` is not supported in a kernel", instead(function.value))
-
-
-def _check_is_read(frame: Frame, node: ast.Call, function: object) -> None:
-    """Say why a function of Python is no helper: its source was not found, or not believed."""
-    try:
-        read_function(function)
-    except KernelSyntaxError as error:
-        raise frame.error(node, error.message, error.hint) from None
+    refusal = unsupported_call(name, function, ast.unparse(node))
+    if refusal is not None:
+        raise frame.error(node, *refusal)
+    if unwrapped(function) is not None:  # its source was not found, or not believed
+        try:
+            read_function(function)
+        except KernelSyntaxError as error:
+            raise frame.error(node, error.message, error.hint) from None
+    raise frame.error(node.func, f"`{name}` is not supported in a kernel", instead(function))

@@ -84,30 +84,14 @@ def find_function(code: CodeType) -> FoundFunction:
 
 
 class SentCode(NamedTuple):
-    """Where a code object is found in source text that goes to another process.
+    """Where a code object is found in source text that goes to another process."""
 
-    Attributes
-    ----------
-    filename : str
-        The user's.
-    skipped : int
-        Lines before the text.
-    text : str
-        Statements of a module.
-    flags : int
-        What ``from __future__`` changed.
-    name : str
-        The code's qualified name.
-    number : int
-        Which it is of those with that name, such as lambdas.
-    """
-
-    filename: str
-    skipped: int
-    text: str
-    flags: int
-    name: str
-    number: int
+    filename: str  # the user's
+    skipped: int  # lines before the text
+    text: str  # statements of a module
+    flags: int  # what ``from __future__`` changed
+    name: str  # the code's qualified name
+    number: int  # which it is of those with that name, such as lambdas
 
 
 def text_around(code: CodeType, source: SourceText) -> SentCode:

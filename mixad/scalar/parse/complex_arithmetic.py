@@ -13,7 +13,6 @@ from functools import partial, reduce
 from types import MappingProxyType
 
 from mixad.errors import KernelError
-from mixad.scalar.ir import Const
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.complex_library import (
     power_of_complex,
@@ -23,29 +22,17 @@ from mixad.scalar.parse.complex_library import (
     with_derivatives_of,
 )
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.inlining import compiled_here
+from mixad.scalar.parse.inlining import call_own_function
 from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.unify import parts_type
-from mixad.scalar.parse.values import Complex, Number, Scalar, Tuple, Value, complex_name
-from mixad.scalar.promotion_rules import Typed
+from mixad.scalar.parse.values.complex import Complex
+from mixad.scalar.parse.values.value import Number, Scalar, Value, parts_type
 
-__all__ = ["alike", "arithmetic", "as_complex", "binary", "compare", "conjugate", "made",
-           "of_one_type", "unary"]  # fmt: skip
+__all__ = ["arithmetic", "as_complex", "compare", "complex_of_parts", "conjugate", "in_common_type",
+           "of_one_type", "unary", "where"]  # fmt: skip
 
 _MAX_FACTORS = 100
 """``z ** n`` is a product for whole ``n`` below this, as in NumPy."""
-
-
-def binary(
-    frame: Frame, node: ast.BinOp | ast.AugAssign, op: ast.operator, a: Value, b: Value
-) -> Value:
-    """Return the value of ``a op b``, of numbers or of tuples."""
-    if isinstance(a, Tuple) or isinstance(b, Tuple):
-        return operators.tuples(frame, node, op, a, b)
-    left = node.left if isinstance(node, ast.BinOp) else node.target
-    right = node.right if isinstance(node, ast.BinOp) else node.value
-    return arithmetic(frame, node, op, frame.as_number(a, left), frame.as_number(b, right))
 
 
 def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Number, y: Number) -> Number:
@@ -65,11 +52,15 @@ def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Number, y: Numb
 
 def unary(frame: Frame, node: ast.UnaryOp) -> Value:
     """Return the value of ``-x``, ``+x``, ``~x`` or ``not x``."""
-    if isinstance(node.op, ast.Not) or literal(node) is not None:
-        return operators.unary(frame, node)
+    known = literal(node)
+    if known is not None:
+        return operators.whole(frame, node, known)
     z = frame.number(node.operand)
+    if isinstance(node.op, ast.Not):
+        return Scalar(frame.builder.op("not", z.truth(frame)), z.typed.weak)
     if isinstance(z, Scalar):
-        return operators.unary_of(frame, node, z)
+        return operators.unary(frame, node, z)
+    assert isinstance(z, Complex)
     if isinstance(node.op, ast.Invert):
         raise frame.type_error(
             node, "`~` of complex numbers is not defined", "z.conjugate() is the conjugate"
@@ -93,6 +84,17 @@ def compare(frame: Frame, node: Located, op: ast.cmpop, x: Number, y: Number) ->
     return Scalar(frame.builder.op("not", both.atom), both.weak)
 
 
+def where(frame: Frame, node: ast.expr, condition: Number, x: Number, y: Number) -> Number:
+    """Return one of two numbers: of complex ones both parts are chosen."""
+    if isinstance(condition, Scalar) and isinstance(x, Scalar) and isinstance(y, Scalar):
+        return operators.apply(frame, node, "where", (condition, x, y))
+    truth = condition.truth(frame)
+    like = x.prototype().join(frame.context.rules, y.prototype())
+    pairs = zip(x.atoms(frame, like, node), y.atoms(frame, like, node), strict=True)
+    chosen = (frame.builder.op("where", truth, a, b) for a, b in pairs)
+    return like.rebuilt(chosen)
+
+
 def _unordered(frame: Frame, node: Located, op: ast.cmpop) -> KernelError:
     return frame.type_error(
         node,
@@ -113,48 +115,42 @@ _SYMBOLS: Mapping[type[ast.operator | ast.cmpop], str] = MappingProxyType({
 
 def of_one_type(frame: Frame, node: Located, numbers: Sequence[Number]) -> list[Number]:
     """Return numbers, one of which is complex, with parts of one type; real ones stay real."""
-    parts = parts_type(frame.walk.rules, [n.typed for n in numbers])
+    parts = parts_type(frame.context.rules, numbers)
     if parts is None:
-        names = [complex_name(n.typed) if isinstance(n, Complex) else str(n.typed) for n in numbers]
+        names = " and ".join(n.describe() for n in numbers)
         raise frame.type_error(
-            node, f"{' and '.join(names)} do not mix here", "convert one, such as with float(...)"
+            node, f"{names} do not mix here", "convert one, such as with float(...)"
         )
-    return [_converted(frame, node, n, parts) for n in numbers]
+
+    def in_type(x: Scalar) -> Scalar:
+        return Scalar(frame.adopt(x, parts.type, node), parts.weak)
+
+    return [
+        in_type(n.re) if n.im is None else Complex(in_type(n.re), in_type(n.im)) for n in numbers
+    ]
 
 
-def alike(frame: Frame, node: Located, numbers: Sequence[Number]) -> list[Number]:
+def in_common_type(frame: Frame, node: Located, numbers: Sequence[Number]) -> list[Number]:
     """Return numbers in their common type, all complex if one is."""
-    if any(isinstance(n, Complex) for n in numbers):
+    if any(n.is_complex for n in numbers):
         return [as_complex(frame, node, n) for n in of_one_type(frame, node, numbers)]
-    scalars = [n for n in numbers if isinstance(n, Scalar)]
+    scalars = [n.re for n in numbers]
     typed = operators.join(frame, node, scalars)
     return [frame.convert(s, typed) for s in scalars]
-
-
-def _converted(frame: Frame, node: Located, number: Number, to: Typed) -> Number:
-    def part(x: Scalar) -> Scalar:
-        return Scalar(frame.adopt(x, to.type, node), to.weak)
-
-    if isinstance(number, Complex):
-        return Complex(part(number.re), part(number.im))
-    return part(number)
 
 
 def as_complex(frame: Frame, node: Located, number: Number) -> Complex:
     """Return a number as a complex one; the imaginary part of a real number is zero."""
     if isinstance(number, Complex):
         return number
-    return made(frame, node, number, frame.constant(0.0))
+    return complex_of_parts(frame, node, number.re, frame.constant(0.0))
 
 
-def made(frame: Frame, node: Located, re: Scalar, im: Scalar) -> Complex:
+def complex_of_parts(frame: Frame, node: Located, re: Scalar, im: Scalar) -> Complex:
     """Return the complex number with these parts."""
     half = frame.constant(0.0)
     numbers = of_one_type(frame, node, (Complex(half, half), re, im))
-    _, x, y = (n for n in numbers)
-    assert isinstance(x, Scalar)
-    assert isinstance(y, Scalar)
-    return Complex(x, y)
+    return Complex(numbers[1].re, numbers[2].re)
 
 
 # -- operators -------------------------------------------------------------------------------------
@@ -183,27 +179,19 @@ class _Parts:
 _Operator = Callable[[_Parts, Number, Number], Complex]
 
 
-def _complex_first(x: Number, y: Number) -> tuple[Complex, Scalar]:
-    z, real = (x, y) if isinstance(x, Complex) else (y, x)
-    assert isinstance(z, Complex)
-    assert isinstance(real, Scalar)
-    return z, real
-
-
 def _sum(op: _Parts, x: Number, y: Number) -> Complex:
-    if isinstance(x, Complex) and isinstance(y, Complex):
-        return Complex(op("add", x.re, y.re), op("add", x.im, y.im))
-    z, real = _complex_first(x, y)
-    return Complex(op("add", z.re, real), z.im)
+    re = op("add", x.re, y.re)
+    im = op("add", x.im, y.im) if x.im and y.im else x.im or y.im
+    assert im is not None
+    return Complex(re, im)
 
 
 def _difference(op: _Parts, x: Number, y: Number) -> Complex:
-    if isinstance(y, Scalar):
-        assert isinstance(x, Complex)
-        return Complex(op("sub", x.re, y), x.im)
-    if isinstance(x, Scalar):
-        return Complex(op("sub", x, y.re), op("neg", y.im))
-    return Complex(op("sub", x.re, y.re), op("sub", x.im, y.im))
+    re = op("sub", x.re, y.re)
+    if y.im is None:
+        assert x.im is not None
+        return Complex(re, x.im)
+    return Complex(re, op("neg", y.im) if x.im is None else op("sub", x.im, y.im))
 
 
 def negative(op: _Parts, z: Complex) -> Complex:
@@ -213,15 +201,16 @@ def negative(op: _Parts, z: Complex) -> Complex:
 
 def conjugate(frame: Frame, node: Located, z: Number) -> Number:
     """Return the conjugate of a number; a real one is its own."""
-    return z if isinstance(z, Scalar) else Complex(z.re, _Parts(frame, node)("neg", z.im))
+    return z if z.im is None else Complex(z.re, _Parts(frame, node)("neg", z.im))
 
 
 def _product(op: _Parts, x: Number, y: Number) -> Complex:
-    if isinstance(x, Complex) and isinstance(y, Complex):
+    if x.im and y.im:
         re = op("sub", op("mul", x.re, y.re), op("mul", x.im, y.im))
         return Complex(re, op("add", op("mul", x.re, y.im), op("mul", x.im, y.re)))
-    z, real = _complex_first(x, y)
-    return Complex(op("mul", z.re, real), op("mul", z.im, real))
+    z, real = (x, y) if y.im is None else (y, x)
+    assert z.im is not None
+    return Complex(op("mul", z.re, real.re), op("mul", z.im, real.re))
 
 
 def _quotient(op: _Parts, x: Number, y: Number) -> Complex:
@@ -230,9 +219,9 @@ def _quotient(op: _Parts, x: Number, y: Number) -> Complex:
     ``p`` is the part of the divisor that is larger in size, ``q`` the other one; ``u`` and ``v``
     are the dividend's parts in that order.
     """
-    if isinstance(y, Scalar):
-        assert isinstance(x, Complex)
-        return Complex(op("div", x.re, y), op("div", x.im, y))
+    if y.im is None:
+        assert x.im is not None
+        return Complex(op("div", x.re, y.re), op("div", x.im, y.re))
     c, d = (op("abs", op.stop_gradient(part)) for part in (y.re, y.im))
     is_first = op("ge", c, d)
     p, q = op("where", is_first, y.re, y.im), op("where", is_first, y.im, y.re)
@@ -244,10 +233,10 @@ def _quotient(op: _Parts, x: Number, y: Number) -> Complex:
 
     size = op("where", is_zero, zero, op("add", p, op("mul", q, op("div", q, p))))
     scale = op("div", op.constant(1.0, p), size)
-    if isinstance(x, Scalar):
-        small = times_ratio(x)
-        re = op("mul", op("where", is_first, x, small), scale)
-        return Complex(re, op("neg", op("mul", op("where", is_first, small, x), scale)))
+    if x.im is None:
+        small = times_ratio(x.re)
+        re = op("mul", op("where", is_first, x.re, small), scale)
+        return Complex(re, op("neg", op("mul", op("where", is_first, small, x.re), scale)))
     u, v = op("where", is_first, x.re, x.im), op("where", is_first, x.im, x.re)
     re = op("mul", op("add", u, times_ratio(v)), scale)
     small = times_ratio(u)
@@ -265,24 +254,18 @@ _OPERATORS: Mapping[type[ast.operator], _Operator] = MappingProxyType({
 
 def _power(frame: Frame, node: Located, x: Number, y: Number) -> Number:
     """Return ``x ** y``: products for whole constant ``y``, else by logarithm and exponential."""
-    exponent = y.atom.value if isinstance(y, Scalar) and isinstance(y.atom, Const) else None
+    exponent = y.constant if isinstance(y, Scalar) else None
     if exponent is not None and float(exponent).is_integer() and abs(exponent) < _MAX_FACTORS:
         base, _ = of_one_type(frame, node, (x, y))
         return _whole_power(frame, node, as_complex(frame, node, base), int(exponent))
     base, power = of_one_type(frame, node, (x, y))
     z = as_complex(frame, node, base)
     if isinstance(y, Scalar) and y.atom.type.is_integer:
-        return _as_number(compiled_here(frame, node, power_of_whole, (z, y)))
+        return call_own_function(frame, node, power_of_whole, (z, y))
     if exponent == 0.5:
-        return _as_number(compiled_here(frame, node, square_root, (z,)))
-    if isinstance(power, Scalar):
-        return _as_number(compiled_here(frame, node, power_of_real, (z, power)))
-    return _as_number(compiled_here(frame, node, power_of_complex, (z, power)))
-
-
-def _as_number(value: Value) -> Number:
-    assert isinstance(value, Number)
-    return value
+        return call_own_function(frame, node, square_root, (z,))
+    function = power_of_complex if power.is_complex else power_of_real
+    return call_own_function(frame, node, function, (z, power))
 
 
 def _whole_power(frame: Frame, node: Located, z: Complex, exponent: int) -> Number:
@@ -293,7 +276,7 @@ def _whole_power(frame: Frame, node: Located, z: Complex, exponent: int) -> Numb
         return _repeated(op, z, exponent) if exponent >= 0 else _quotient(op, one, z)
     value = _quotient(op, one, _repeated(op, z, -exponent))
     power = _repeated(op, _quotient(op, one, z), -exponent)
-    return _as_number(compiled_here(frame, node, with_derivatives_of, (value, power)))
+    return call_own_function(frame, node, with_derivatives_of, (value, power))
 
 
 def _repeated(op: _Parts, z: Complex, exponent: int) -> Complex:

@@ -17,15 +17,16 @@ from mixad.scalar.parse import complex_arithmetic as arithmetic
 from mixad.scalar.parse import complex_library as library
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.handlers import Arguments, Handler, as_numpy_takes, placed
+from mixad.scalar.parse.handlers import Arguments, Handler, numbers, of_numpy
 from mixad.scalar.parse.info import op_name
-from mixad.scalar.parse.inlining import compiled_here
-from mixad.scalar.parse.unify import atoms_of, joined, rebuilt, shape_of
-from mixad.scalar.parse.values import Captured, Complex, Number, Scalar, Tuple, Value, kind_of
+from mixad.scalar.parse.inlining import call_own_function
+from mixad.scalar.parse.values.complex import Complex
+from mixad.scalar.parse.values.sequence import Tuple
+from mixad.scalar.parse.values.value import Number, Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import F32, F64
 
-__all__ = ["complex_function", "selected"]
+__all__ = ["complex_function"]
 
 
 def complex_function(function: Any, arguments: Arguments) -> Handler | None:
@@ -33,7 +34,7 @@ def complex_function(function: Any, arguments: Arguments) -> Handler | None:
     try:
         if function in _ALWAYS:
             return _ALWAYS[function]
-        if not any(map(_is_complex, [*arguments.positional, *arguments.keywords.values()])):
+        if not any(v.is_complex for v in (*arguments.positional, *arguments.keywords.values())):
             return None
         name = op_name(function)
         return _OF_OPS.get(name) if name is not None else _OF_COMPLEX.get(function)
@@ -41,22 +42,9 @@ def complex_function(function: Any, arguments: Arguments) -> Handler | None:
         return None
 
 
-def _is_complex(value: Value) -> bool:
-    if isinstance(value, Captured):
-        return value.argument.type.is_complex
-    return isinstance(value, Complex)
-
-
-def _numbers(
-    frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
-) -> list[Number]:
-    """Return the arguments of a call as numbers, real or complex."""
-    return [frame.as_number(v, n) for v, n in placed(frame, node, arguments, counts)]
-
-
 def _one(frame: Frame, node: ast.Call, arguments: Arguments) -> Complex:
     """Return the argument of a call as a complex number."""
-    (z,) = _numbers(frame, node, arguments, (1,))
+    (z,) = numbers(frame, node, arguments, (1,))
     return arithmetic.as_complex(frame, node, z)
 
 
@@ -65,25 +53,23 @@ def _one(frame: Frame, node: ast.Call, arguments: Arguments) -> Complex:
 
 def _written(
     function: Callable[..., Any], frame: Frame, node: ast.Call, arguments: Arguments
-) -> Value:
-    return compiled_here(frame, node, function, (_one(frame, node, arguments),))
+) -> Number:
+    return call_own_function(frame, node, function, (_one(frame, node, arguments),))
 
 
 def _logarithm(base: float, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """The logarithm to a base that is known."""
     natural = _written(library.logarithm, frame, node, arguments)
-    assert isinstance(natural, Complex)
     scale = frame.constant(1 / math.log(base))
     return arithmetic.arithmetic(frame, node, ast.Mult(), natural, scale)
 
 
 def _logarithm_to_base(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`cmath.log(z)`, or to a base."""
-    logarithms = [
-        compiled_here(frame, node, library.logarithm, (arithmetic.as_complex(frame, node, z),))
-        for z in _numbers(frame, node, arguments, (1, 2))
+    z, *base = [
+        call_own_function(frame, node, library.logarithm, (arithmetic.as_complex(frame, node, z),))
+        for z in numbers(frame, node, arguments, (1, 2))
     ]
-    z, *base = (frame.as_number(v, node) for v in logarithms)
     return arithmetic.arithmetic(frame, node, ast.Div(), z, *base) if base else z
 
 
@@ -91,14 +77,14 @@ def _logarithm_to_base(frame: Frame, node: ast.Call, arguments: Arguments) -> Va
 
 
 def _part(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    (z,) = _numbers(frame, node, arguments, (1,))
-    found = frame.part(z, name)
+    (z,) = numbers(frame, node, arguments, (1,))
+    found = z.attribute(frame, name)
     assert found is not None
     return found
 
 
 def _conjugate(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    (z,) = _numbers(frame, node, arguments, (1,))
+    (z,) = numbers(frame, node, arguments, (1,))
     return arithmetic.conjugate(frame, node, z)
 
 
@@ -117,12 +103,12 @@ def _polar(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _rectangular(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    r, angle = (frame.as_scalar(v, node) for v in _numbers(frame, node, arguments, (2,)))
+    r, angle = (v.scalar(frame, node) for v in numbers(frame, node, arguments, (2,)))
     parts = [
         operators.apply(frame, node, "mul", (r, operators.apply(frame, node, name, (angle,))))
         for name in ("cos", "sin")
     ]
-    return arithmetic.made(frame, node, *parts)
+    return arithmetic.complex_of_parts(frame, node, *parts)
 
 
 def _made(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -133,11 +119,11 @@ def _made(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(given) != len(arguments.positional) + len(arguments.keywords):
         raise frame.type_error(node, "`complex` takes a number, or two real ones", "complex(x, y)")
     zero = frame.constant(0.0)
-    re = frame.as_number(given.get("real", zero), node)
-    im = frame.as_number(given.get("imag", zero), node)
+    re = given.get("real", zero).number(frame, node)
+    im = given.get("imag", zero).number(frame, node)
     if "imag" not in given:
         return arithmetic.as_complex(frame, node, re)
-    return arithmetic.made(frame, node, frame.as_scalar(re, node), frame.as_scalar(im, node))
+    return arithmetic.complex_of_parts(frame, node, re.scalar(frame, node), im.scalar(frame, node))
 
 
 def _converted(part: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -149,14 +135,9 @@ def _converted(part: Typed, frame: Frame, node: ast.Call, arguments: Arguments) 
 # -- operators and tests ---------------------------------------------------------------------------
 
 
-def _operator(op: ast.operator, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    x, y = _numbers(frame, node, arguments, (2,))
-    return arithmetic.arithmetic(frame, node, op, x, y)
-
-
-def _compared(op: ast.cmpop, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    x, y = _numbers(frame, node, arguments, (2,))
-    return arithmetic.compare(frame, node, op, x, y)
+def _power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    x, y = numbers(frame, node, arguments, (2,))
+    return arithmetic.arithmetic(frame, node, ast.Pow(), x, y)
 
 
 def _negative(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -170,17 +151,6 @@ def _reciprocal(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return arithmetic.arithmetic(frame, node, ast.Div(), frame.constant(1.0), z)
 
 
-def _truth(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    z = _one(frame, node, arguments)
-    return Scalar(frame.truth_of(z), z.typed.weak)
-
-
-def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    numbers = _numbers(frame, node, arguments, (1 if name == "not" else 2,))
-    truths = [frame.truth_of(n) for n in numbers]
-    return Scalar(frame.builder.op(name, *truths), all(n.typed.weak for n in numbers))
-
-
 def _classified(name: str, both: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """isnan, isinf, isfinite: of one part or both."""
     z = _one(frame, node, arguments)
@@ -188,30 +158,13 @@ def _classified(name: str, both: str, frame: Frame, node: ast.Call, arguments: A
     return operators.apply(frame, node, both, tests)
 
 
-def _where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    condition, x, y = _numbers(frame, node, arguments, (3,))
-    return selected(frame, node, frame.truth_of(condition), x, y)
-
-
-def selected(frame: Frame, node: ast.expr, condition: Any, x: Number, y: Number) -> Number:
-    """Return one of two numbers, one of which is complex: both parts are chosen."""
-    shape = joined(frame.walk.rules, shape_of(x), shape_of(y))
-    pairs = zip(*(atoms_of(frame, v, shape, node) for v in (x, y)), strict=True)
-    parts = (frame.builder.op("where", condition, a, b) for a, b in pairs)
-    return frame.as_number(rebuilt(shape, iter(parts)), node)
-
-
 def _of_reals(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Refuse a function of `math`, as Python does."""
     name = ast.unparse(node.func)
-    what = next(kind_of(v) for v in arguments.positional if _is_complex(v))
-    raise frame.type_error(
-        node, f"`{name}` takes real numbers, not {what}", _instead(name.rpartition(".")[2])
-    )
-
-
-def _instead(name: str) -> str:
-    return f"cmath.{name}(z)" if name in _NAMES else "abs(z), z.real or z.imag"
+    what = next(v.describe() for v in arguments.positional if v.is_complex)
+    last = name.rpartition(".")[2]
+    hint = f"cmath.{last}(z)" if last in _NAMES else "abs(z), z.real or z.imag"
+    raise frame.type_error(node, f"`{name}` takes real numbers, not {what}", hint)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -239,35 +192,22 @@ _MORE_NAMES: Mapping[str, Handler] = MappingProxyType({
 })  # fmt: skip
 
 _OF_OPS: Mapping[str, Handler] = MappingProxyType({
-    **_MORE_NAMES, "abs": _size, "where": _where, "pow": partial(_operator, ast.Pow()),
-    "neg": _negative,
+    **_MORE_NAMES, "abs": _size, "pow": _power, "neg": _negative,
 })  # fmt: skip
-"""By names of functions of `mixad.special`."""
-
-
-def _numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return handler(frame, node, as_numpy_takes(frame, node, arguments))
+"""What stands for functions of `mixad.special`, by their names."""
 
 
 def _of_complex() -> dict[Any, Handler]:
     """Return what stands for functions where an argument is complex."""
-    of_numpy: dict[Any, Handler] = {getattr(np, name): h for name, h in _MORE_NAMES.items()}
-    of_numpy |= {
-        np.add: partial(_operator, ast.Add()), np.subtract: partial(_operator, ast.Sub()),
-        np.multiply: partial(_operator, ast.Mult()), np.divide: partial(_operator, ast.Div()),
-        np.power: partial(_operator, ast.Pow()), np.negative: _negative,
-        np.reciprocal: _reciprocal, np.abs: _size,
-        np.equal: partial(_compared, ast.Eq()), np.not_equal: partial(_compared, ast.NotEq()),
-        np.logical_and: partial(_logical, "and"), np.logical_or: partial(_logical, "or"),
-        np.logical_not: partial(_logical, "not"), np.logical_xor: partial(_logical, "xor"),
+    numpys: dict[Any, Handler] = {getattr(np, name): h for name, h in _MORE_NAMES.items()}
+    numpys |= {
+        np.power: _power, np.negative: _negative, np.reciprocal: _reciprocal, np.abs: _size,
     }  # fmt: skip
-    known: dict[Any, Handler] = {f: partial(_numpy, handler) for f, handler in of_numpy.items()}
+    known: dict[Any, Handler] = {f: partial(of_numpy, handler) for f, handler in numpys.items()}
     known |= {
         f: _of_reals for name, f in vars(math).items() if callable(f) and not name.startswith("_")
     }
-    known |= {np.where: _where, builtins.abs: _size, builtins.bool: _truth}
-    known |= {builtins.pow: partial(_operator, ast.Pow())}
-    return known
+    return known | {builtins.abs: _size}
 
 
 def _always() -> dict[Any, Handler]:
@@ -279,7 +219,7 @@ def _always() -> dict[Any, Handler]:
         np.complex64: partial(_converted, Typed(F32, False)),
         np.complex128: partial(_converted, Typed(F64, False)),
         np.real: partial(_part, "real"), np.imag: partial(_part, "imag"),
-        np.conj: partial(_numpy, _conjugate), np.angle: partial(_numpy, _angle),
+        np.conj: partial(of_numpy, _conjugate), np.angle: partial(of_numpy, _angle),
     }  # fmt: skip
     return known
 

@@ -13,26 +13,10 @@ import cmath
 import math
 from typing import Any
 
-__all__ = [
-    "cosine",
-    "exponential",
-    "exponential_less_one",
-    "exponential_of_two",
-    "held",
-    "hyperbolic_cosine",
-    "hyperbolic_sine",
-    "hyperbolic_tangent",
-    "largest",
-    "logarithm",
-    "logarithm_of_one_more",
-    "power_of_complex",
-    "power_of_real",
-    "power_of_whole",
-    "sine",
-    "square_root",
-    "tangent",
-    "with_derivatives_of",
-]
+__all__ = ["cosine", "exponential", "exponential_less_one", "exponential_of_two", "held",
+           "hyperbolic_cosine", "hyperbolic_sine", "hyperbolic_tangent", "largest", "logarithm",
+           "logarithm_of_one_more", "power_of_complex", "power_of_real", "power_of_whole", "sine",
+           "square_root", "tangent", "with_derivatives_of"]  # fmt: skip
 
 
 def held(x: Any) -> Any:

@@ -17,29 +17,19 @@ from mixad.pytree import LEAF, Structure
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.parse.argument import Argument, Described
-from mixad.scalar.parse.complex_arithmetic import alike
-from mixad.scalar.parse.frame import PARTS, Frame
-from mixad.scalar.parse.values import (
-    Array,
-    Complex,
-    Indexed,
-    List,
-    Named,
-    Number,
-    Object,
-    Record,
-    Scalar,
-    Tuple,
-    Value,
-    a_kind_of,
-    kind_of,
-    named_tuple,
-    record,
-)
-from mixad.scalar.types import I64, part_of
+from mixad.scalar.parse.complex_arithmetic import in_common_type
+from mixad.scalar.parse.frame import Frame
+from mixad.scalar.parse.values.array import Array
+from mixad.scalar.parse.values.captured import Indexed
+from mixad.scalar.parse.values.complex import number_of_parts, types_of_parts
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.record import named_tuple, record
+from mixad.scalar.parse.values.sequence import Items, Tuple
+from mixad.scalar.parse.values.value import Number, Scalar, Value, describe_kind
+from mixad.scalar.types import I64, ScalarType
 
-__all__ = ["Leaf", "Returned", "complex_places", "leaves_of", "names_in", "received", "returned",
-           "suffixes"]  # fmt: skip
+__all__ = ["Leaf", "Returned", "argument_value", "complex_places", "leaves_of", "names_in",
+           "suffixes", "take_apart_result"]  # fmt: skip
 
 
 class Leaf(NamedTuple):
@@ -64,13 +54,7 @@ class Leaf(NamedTuple):
 class Returned:
     """What a function returns, in terms of the outputs of its program.
 
-    Attributes
-    ----------
-    structure : Structure
-        Of tuples, named tuples and dataclasses.
-    cores : tuple
-        For each of its places the last axes of an array that several outputs make up; empty for
-        one output.
+    Each place of the structure has a core: the last axes of an array that several outputs make up.
     """
 
     structure: Structure
@@ -88,7 +72,7 @@ class Returned:
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def received(builder: Builder, name: str, described: Described) -> Value:
+def argument_value(builder: Builder, name: str, described: Described) -> Value:
     """Return the value of a parameter, each of whose numbers becomes a param of the program."""
     if isinstance(described, Argument):
         return _of_argument(builder, name, described)
@@ -108,20 +92,21 @@ def _of_argument(builder: Builder, name: str, argument: Argument) -> Value:
 
 def _of_number(builder: Builder, name: str, argument: Argument) -> Number:
     """Return a number as a param; a complex one as two."""
-    if not argument.type.is_complex:
-        return Scalar(builder.param(name, argument.type, argument.kind), argument.weak)
-    atoms = (builder.param(f"{name}.{p}", part_of(argument.type), argument.kind) for p in PARTS)
-    return Complex(*(Scalar(atom, argument.weak) for atom in atoms))
+    types = _types_of_parts(name, argument).items()
+    atoms = [builder.param(part, type_, argument.kind) for part, type_ in types]
+    return number_of_parts([Scalar(atom, argument.weak) for atom in atoms])
+
+
+def _types_of_parts(name: str, argument: Argument) -> dict[str, ScalarType]:
+    types = types_of_parts(argument.type).items()
+    return {f"{name}.{part}" if part else name: type_ for part, type_ in types}
 
 
 def _of_whole(builder: Builder, name: str, argument: Argument) -> Indexed:
     """Return an array that is read by index as a param, or two, and its places as others."""
-    parts = {"": argument.type}
-    if argument.type.is_complex:
-        parts = dict.fromkeys([f".{p}" for p in PARTS], part_of(argument.type))
     arrays = [
-        builder.array_param(name + part, ArrayType(type, argument.rank))
-        for part, type in parts.items()
+        builder.array_param(part, ArrayType(type_, argument.rank))
+        for part, type_ in _types_of_parts(name, argument).items()
     ]
     lead = [builder.param(f"axis {axis} of {name}", I64) for axis in range(argument.batch or 0)]
     return Indexed(name, argument, tuple(arrays), tuple(lead))
@@ -149,10 +134,10 @@ def _of_structure(
 
 def suffixes(structure: Structure) -> list[str]:
     """Return what is written after a value's name to get at each of its parts."""
-    names = _names(structure)
-    return [f"[{i}]" for i in range(len(structure.children))] if names is None else [
-        f".{name}" for name in names
-    ]  # fmt: skip
+    kind: Any = structure.kind
+    if kind in (None, type(None), tuple, list):
+        return [f"[{i}]" for i in range(len(structure.children))]
+    return [f".{name}" for name in (structure.static[0] if structure.static else kind._fields)]
 
 
 def names_in(name: str, structure: Structure) -> list[str]:
@@ -161,13 +146,6 @@ def names_in(name: str, structure: Structure) -> list[str]:
         return [name]
     pairs = zip(suffixes(structure), structure.children, strict=True)
     return [found for suffix, child in pairs for found in names_in(name + suffix, child)]
-
-
-def _names(structure: Structure) -> tuple[str, ...] | None:
-    if structure.kind in (None, type(None), tuple, list):
-        return None
-    kind: Any = structure.kind
-    return tuple(structure.static[0] if structure.static else kind._fields)
 
 
 def _whole(structure: Structure, items: tuple[Value, ...]) -> Value:
@@ -192,9 +170,7 @@ def leaves_of(parameters: Sequence[str], arguments: Sequence[Described]) -> tupl
         found.append(Leaf(name, first, core, size, is_complex))
 
     for name, described in zip(parameters, arguments, strict=True):
-        if isinstance(described, Argument):
-            add(name, described.core, (described,))
-        elif described.core:
+        if described.core or isinstance(described, Argument):
             add(name, described.core, described.leaves)
         else:
             names_of_leaves = names_in(name, described.structure)
@@ -210,10 +186,10 @@ def _params(argument: Argument) -> int:
 
 def complex_places(arguments: Sequence[Described]) -> tuple[int, ...]:
     """Return which of the numbers that the arguments are made of are complex."""
-    leaves = (a for d in arguments for a in ((d,) if isinstance(d, Argument) else d.leaves))
     are_complex = [
         is_complex
-        for a in leaves
+        for described in arguments
+        for a in described.leaves
         for is_complex in (*[a.type.is_complex] * math.prod(a.core), *[False] * (a.batch or 0))
     ]
     return tuple(i for i, is_complex in enumerate(are_complex) if is_complex)
@@ -222,7 +198,7 @@ def complex_places(arguments: Sequence[Described]) -> tuple[int, ...]:
 # -- results ---------------------------------------------------------------------------------------
 
 
-def returned(
+def take_apart_result(
     frame: Frame, value: Value, place: ast.expr, cores: Sequence[tuple[int, ...]] | None
 ) -> tuple[Returned | None, list[Number]]:
     """Return how a result is made up, and its numbers.
@@ -256,8 +232,7 @@ class _Results:
 
     def plain(self, value: Value) -> Structure:
         """Return the structure of a result; a tuple in a tuple would be flat in other libraries."""
-        nested = isinstance(value, Tuple) and any(type(v) is Tuple for v in value.items)
-        if type(value) is Tuple and nested:
+        if type(value) is Tuple and any(type(v) is Tuple for v in value.items):
             raise self.frame.type_error(
                 self.place,
                 "a kernel returns a number or a flat tuple of numbers, this tuple holds a tuple",
@@ -269,56 +244,55 @@ class _Results:
         """Return the structure of a value, whose numbers are noted."""
         if isinstance(value, Array):
             raise self.error(
-                f"the result is an {kind_of(value)}, and the kernel has no signature",
+                f"the result is {describe_kind(value)}, and the kernel has no signature",
                 'return tuple(...), or say mixad.broadcast(signature="(n)->(n)")',
             )
         if value == Object(None):
             return Structure(type(None))
-        if not isinstance(value, Tuple | Record):
+        if not isinstance(value, Items):
             self.cores.append(())
-            self.numbers.append(self.frame.as_number(value, self.place))
+            self.numbers.append(value.number(self.frame, self.place))
             return LEAF
-        children = tuple(map(self.structure, value.items))
-        if isinstance(value, Record) and not issubclass(value.kind, tuple):
-            return Structure(value.kind, (value.names, value.static), children)
-        if isinstance(value, Named | Record):
-            return Structure(value.kind, (), children)
-        return Structure(list if isinstance(value, List) else tuple, (), children)
+        return Structure(*value.structure(), tuple(map(self.structure, value.items)))
 
     def several(self, value: Value, cores: Sequence[tuple[int, ...]]) -> Structure:
         """Return the structure of a tuple of results with cores."""
-        if not isinstance(value, Tuple) or len(value.items) != len(cores):
+        items = value.elements()
+        if items is None or len(items) != len(cores):
             raise self.error(
-                f"the signature has {len(cores)} results, the function returns {a_kind_of(value)}",
+                f"the signature has {len(cores)} results, the function returns "
+                f"{describe_kind(value)}",
                 "return a tuple of so many, or change the signature",
             )
-        items = zip(value.items, cores, strict=True)
-        return Structure(tuple, (), tuple(self.of_core(v, core) for v, core in items))
+        pairs = zip(items, cores, strict=True)
+        return Structure(tuple, (), tuple(self.of_core(v, core) for v, core in pairs))
 
     def of_core(self, value: Value, core: tuple[int, ...]) -> Structure:
         """Return the structure of one result with a core."""
         if not core and isinstance(value, Array):
             raise self.error(
-                f"the signature has a number as a result, the function returns {a_kind_of(value)}",
+                f"the signature has a number as a result, the function returns "
+                f"{describe_kind(value)}",
                 "return a number, or give the result a core: (n)->(n)",
             )
         if not core:
             return self.structure(value)
         self.cores.append(core)
-        self.numbers += alike(self.frame, self.place, self.elements(value, core, core))
+        self.numbers += in_common_type(self.frame, self.place, self.elements(value, core, core))
         return LEAF
 
     def elements(self, value: Value, core: tuple[int, ...], whole: tuple[int, ...]) -> list[Number]:
         """Return the numbers of a small array."""
         if not core:
-            return [self.frame.as_number(value, self.place)]
-        if not isinstance(value, Tuple) or len(value.items) != core[0]:
+            return [value.number(self.frame, self.place)]
+        items = value.elements()
+        if items is None or len(items) != core[0]:
             raise self.error(
                 f"the signature has a result of shape {whole}, the function returns "
-                f"{a_kind_of(value)} where {core[0]} are needed",
+                f"{describe_kind(value)} where {core[0]} are needed",
                 "return so many, or change the signature",
             )
-        return [e for item in value.items for e in self.elements(item, core[1:], whole)]
+        return [e for item in items for e in self.elements(item, core[1:], whole)]
 
     def error(self, message: str, hint: str) -> KernelError:
         """Return an error at the function's last line."""

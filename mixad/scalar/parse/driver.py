@@ -12,26 +12,26 @@ from typing import Any
 
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program
-from mixad.scalar.parse.argument import Argument, Described
+from mixad.scalar.parse.argument import Described
 from mixad.scalar.parse.branch import run_block
 from mixad.scalar.parse.compound import (
     Leaf,
     Returned,
+    argument_value,
     complex_places,
     leaves_of,
-    received,
-    returned,
+    take_apart_result,
 )
 from mixad.scalar.parse.expressions import EXPRESSIONS
-from mixad.scalar.parse.frame import Capture, Frame, State, Walk
+from mixad.scalar.parse.frame import Capture, Frame, ParseContext, State
 from mixad.scalar.parse.inlining import inline, last_of
-from mixad.scalar.parse.integers import Limit, Step, fits, overflow, stepped
+from mixad.scalar.parse.integers import IndexStep, Limit, fits, index_steps, overflow
 from mixad.scalar.parse.loop import run_while
 from mixad.scalar.parse.ranges import run_for
-from mixad.scalar.parse.ruled import with_rule
+from mixad.scalar.parse.scalar_rule_calls import with_rule
 from mixad.scalar.parse.snapshot import Address, FunctionSource, Snapshot
 from mixad.scalar.parse.statements import SIMPLE_STATEMENTS
-from mixad.scalar.parse.values import Bound, Complex, Number, Scalar, Tuple, Value
+from mixad.scalar.parse.values.value import BoundName, Number, Scalar, Value
 from mixad.scalar.promotion_rules import NUMPY_RULES, Rules
 from mixad.scalar.simplify import read_params, without_dead_code
 
@@ -46,47 +46,23 @@ _STATEMENTS: Mapping[type, Callable[[Frame, Any], None]] = MappingProxyType(
 class Parsed:
     """A function as a program.
 
-    Attributes
-    ----------
-    program : Program
-        Its params are the numbers of the function's parameters, in order, then one for each
-        capture; of a complex number its two parts.
-    captures : tuple of Capture
-        What the program takes from outside; `Snapshot.values` has their values.
-    single : bool
-        False if the function returns a tuple.
-    limits : tuple of Limit
-        Which Python integers must fit which types; `check_limits` looks at their values.
-    elements : tuple of tuple
-        Python integers in arrays of such, by param and index, whose places come after the params'.
-    steps : tuple of Step
-        How the program computes Python integers from those it takes; their places come last.
-    scalars : tuple of int
-        Of Python numbers only, the outputs that are NumPy's scalars, as ``np.exp(x)`` is.
-    leaves : tuple of Leaf
-        The arrays and numbers that the parameters are made of.
-    returned : Returned or None
-        How outputs make up the result, if it is neither a number nor a flat tuple of them.
-    complex_values : tuple of int
-        Which of the numbers that parameters are made of are complex, and take two params.
-    complex_outputs : tuple of int
-        Which outputs are the real part of a complex result, whose imaginary part is the next one.
-    needed : mapping
-        Addresses of integers from outside that are compiled in, and up to which size each is.
+    Its params are the numbers of the function's parameters, in order, then one for each capture; a
+    complex number has two.  Python integers have places: first the params, then ``elements`` of
+    arrays of them, by param and index, then the ``steps`` in which the program computes others.
     """
 
     program: Program
-    captures: tuple[Capture, ...]
-    single: bool
-    limits: tuple[Limit, ...] = ()
+    captures: tuple[Capture, ...]  # what it takes from outside: `Snapshot.values`
+    single: bool  # False if the function returns a tuple
+    limits: tuple[Limit, ...] = ()  # which Python integers must fit which types: `check_limits`
     elements: tuple[tuple[int, int], ...] = ()
-    steps: tuple[Step, ...] = ()
-    scalars: tuple[int, ...] = ()
-    leaves: tuple[Leaf, ...] = ()
-    returned: Returned | None = None
-    complex_values: tuple[int, ...] = ()
-    complex_outputs: tuple[int, ...] = ()
-    needed: Mapping[Address, float] = field(default_factory=dict)
+    steps: tuple[IndexStep, ...] = ()
+    scalars: tuple[int, ...] = ()  # of Python numbers only, outputs that are NumPy's scalars
+    leaves: tuple[Leaf, ...] = ()  # arrays and numbers that the parameters are made of
+    returned: Returned | None = None  # None for a number and for a flat tuple of them
+    complex_values: tuple[int, ...] = ()  # which numbers of the parameters are complex
+    complex_outputs: tuple[int, ...] = ()  # which outputs are followed by their imaginary part
+    needed: Mapping[Address, float] = field(default_factory=dict)  # integers compiled in, up to
 
     @cached_property
     def made_arrays(self) -> frozenset[int]:
@@ -113,20 +89,24 @@ def parse(
     and values of what is ``needed``.
     """
     builder = Builder(source.name)
-    walk = Walk(builder, rules, snapshot, EXPRESSIONS, _STATEMENTS, run_block, implicit=implicit)
-    frame = Frame(walk, source.info, 0)
+    context = ParseContext(
+        builder, rules, snapshot, EXPRESSIONS, _STATEMENTS, run_block, implicit=implicit
+    )
+    frame = Frame(context, source.info, 0)
     source.info.refuse_variadic()
     pairs = zip(source.parameters, arguments, strict=True)
-    result = _run(frame, {name: received(builder, name, argument) for name, argument in pairs})
-    form, results = returned(frame, result, last_of(frame.info), cores)
+    result = _run(
+        frame, {name: argument_value(builder, name, argument) for name, argument in pairs}
+    )
+    form, results = take_apart_result(frame, result, last_of(frame.info), cores)
     numbers = [part for number in results for part in _parts(number)]
     program = without_dead_code(builder.finish([_output(frame, number) for number in numbers]))
-    program, captures = _without_unread_items(walk, program)
-    limits, elements, steps = _limits(walk, program)
+    program, captures = _without_unread_items(context, program)
+    limits, elements, steps = _limits(context, program)
     return Parsed(
         program,
         captures,
-        single=not isinstance(result, Tuple),
+        single=result.elements() is None,
         limits=limits,
         elements=elements,
         steps=steps,
@@ -135,7 +115,7 @@ def parse(
         returned=form,
         complex_values=complex_places(arguments),
         complex_outputs=_complex_outputs(results),
-        needed=walk.needed,
+        needed=context.needed,
     )
 
 
@@ -144,57 +124,60 @@ def _run(frame: Frame, values: Mapping[str, Value]) -> Value:
 
     def compiled(values: Mapping[str, Value]) -> Value:
         line = frame.info.node.lineno
-        frame.state = State({name: Bound(value, line) for name, value in values.items()})
+        frame.state = State({name: BoundName(value, line) for name, value in values.items()})
         return inline(frame)
 
-    if 0 in frame.walk.snapshot.rules:
+    if 0 in frame.context.snapshot.rules:
         return with_rule(frame, last_of(frame.info), 0, values, compiled)
     return compiled(values)
 
 
-def _without_unread_items(walk: Walk, program: Program) -> tuple[Program, tuple[Capture, ...]]:
+def _without_unread_items(
+    context: ParseContext, program: Program
+) -> tuple[Program, tuple[Capture, ...]]:
     """Return a program, and its captures, without numbers in tuples that it does not read."""
     read = {program.params[k].var for k in read_params(program)}
-    items = {v for c, v in walk.captures.items() if len(c.address) > 2 or c.elements}
+    items = {v for c, v in context.captures.items() if len(c.address) > 2 or c.elements}
     unread = items - read
     params = tuple([p for p in program.params if p.var not in unread])
-    captures = tuple([c for c, var in walk.captures.items() if var not in unread])
+    captures = tuple([c for c, var in context.captures.items() if var not in unread])
     return replace(program, params=params), captures
 
 
 def _parts(number: Number) -> tuple[Scalar, ...]:
-    return (number.re, number.im) if isinstance(number, Complex) else (number,)
+    return (number.re,) if number.im is None else (number.re, number.im)
 
 
 def _complex_outputs(results: Sequence[Number]) -> tuple[int, ...]:
     """Return the places of the real parts of complex results."""
     places = accumulate((len(_parts(r)) for r in results), initial=0)
-    return tuple(at for at, r in zip(places, results, strict=False) if isinstance(r, Complex))
+    return tuple(at for at, r in zip(places, results, strict=False) if r.is_complex)
 
 
 def _scalars(
     rules: Rules, arguments: Sequence[Described], outputs: Sequence[Scalar]
 ) -> tuple[int, ...]:
-    leaves = (a for d in arguments for a in ((d,) if isinstance(d, Argument) else d.leaves))
-    if not rules.numpy_scalars or not all(a.weak for a in leaves):
+    if not rules.numpy_scalars or not all(a.weak for d in arguments for a in d.leaves):
         return ()
     return tuple(i for i, output in enumerate(outputs) if not output.weak)
 
 
 def _limits(
-    walk: Walk, program: Program
-) -> tuple[tuple[Limit, ...], tuple[tuple[int, int], ...], tuple[Step, ...]]:
+    context: ParseContext, program: Program
+) -> tuple[tuple[Limit, ...], tuple[tuple[int, int], ...], tuple[IndexStep, ...]]:
     """Return where Python integers must fit, those that are known at a call; lanes' wrap."""
     params = {p.var: i for i, p in enumerate(program.params)}
     at = {p.var: params[p.var] for p in program.params if p.kind == "uniform"}
-    used = {var for var, _ in walk.adopted}.union(*(f.operands for f in walk.formulas.values()))
-    loaded = [v for v, (array, _) in walk.elements.items() if v in used and array in params]
-    elements = [(params[walk.elements[v][0]], walk.elements[v][1]) for v in loaded]
+    used = {var for var, _ in context.adopted}.union(
+        *(f.operands for f in context.formulas.values())
+    )
+    loaded = [v for v, (array, _) in context.elements.items() if v in used and array in params]
+    elements = [(params[context.elements[v][0]], context.elements[v][1]) for v in loaded]
     at |= {v: len(params) + i for i, v in enumerate(loaded)}
-    steps = stepped(walk.formulas, at, len(params) + len(elements))
+    steps = index_steps(context.formulas, at, len(params) + len(elements))
     limits = (
         Limit(at[var], type_, location)
-        for (var, type_), location in walk.adopted.items()
+        for (var, type_), location in context.adopted.items()
         if var in at
     )
     return tuple(limits), tuple(elements), tuple(steps)
@@ -224,4 +207,4 @@ def _name(parsed: Parsed, place: int) -> str:
 
 def _output(frame: Frame, scalar: Scalar) -> Atom:
     """Return an output's value; a weak one takes the library's default type."""
-    return frame.builder.convert(scalar.atom, frame.walk.rules.default(scalar.typed))
+    return frame.builder.convert(scalar.atom, frame.context.rules.default(scalar.typed))

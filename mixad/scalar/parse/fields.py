@@ -1,4 +1,4 @@
-"""Fields: of named tuples and dataclasses, and what small arrays say of themselves."""
+"""Calls that make named tuples and dataclasses, or replace some of their fields."""
 
 from __future__ import annotations
 
@@ -7,25 +7,13 @@ import dataclasses
 import inspect
 from typing import Any
 
-from mixad.scalar.ir import Const
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import Arguments
-from mixad.scalar.parse.values import (
-    Array,
-    Complex,
-    List,
-    Named,
-    Object,
-    Record,
-    Scalar,
-    Tuple,
-    Value,
-    named_tuple,
-    record,
-)
-from mixad.scalar.types import ScalarType, complex_of
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.record import Named, Record, named_tuple, record, static_value
+from mixad.scalar.parse.values.value import NotKnownError, Value
 
-__all__ = ["constructed", "is_record_class", "keeps_arguments", "replaced"]
+__all__ = ["construct", "is_record_class", "keeps_arguments", "replace_fields"]
 
 
 def keeps_arguments(function: Any) -> bool:
@@ -41,7 +29,7 @@ def is_record_class(kind: Any) -> bool:
     return is_named or dataclasses.is_dataclass(kind)
 
 
-def constructed(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> Value | None:
+def construct(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> Value | None:
     """Return what a call of a class makes, None if it is no named tuple and no dataclass.
 
     `dataclasses.replace` makes one, too.
@@ -56,7 +44,9 @@ def constructed(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -
     return _record(frame, node, kind, values)
 
 
-def replaced(frame: Frame, node: ast.Call, whole: Named | Record, arguments: Arguments) -> Value:
+def replace_fields(
+    frame: Frame, node: ast.Call, whole: Named | Record, arguments: Arguments
+) -> Value:
     """Return what the method ``_replace`` of a named tuple gives."""
     kind: Any = whole.kind
     owner = next(k for k in kind.__mro__ if "_replace" in vars(k))
@@ -66,8 +56,7 @@ def replaced(frame: Frame, node: ast.Call, whole: Named | Record, arguments: Arg
             f"`{ast.unparse(node.func)}` is no replacement of fields by their names",
             f"{kind.__name__}(...)",
         )
-    values = _changed(frame, node, whole, dict(zip(kind._fields, whole.items, strict=True)),
-                      arguments)  # fmt: skip
+    values = _changed(frame, node, whole, whole.fields, arguments)
     return named_tuple(tuple(values.values()), kind)
 
 
@@ -75,7 +64,7 @@ def _with_changes(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Return a dataclass with some of its fields replaced."""
     given = arguments.positional
     whole = given[0] if len(given) == 1 else None
-    if not isinstance(whole, Record) or issubclass(whole.kind, tuple):
+    if not isinstance(whole, Record) or whole.is_named_tuple:
         name = ast.unparse(node.func)
         raise frame.type_error(
             node,
@@ -83,8 +72,7 @@ def _with_changes(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
             f"{name}(state, x=...)",
         )
     _check_is_plain(frame, node, whole.kind)
-    values = dict(zip(whole.names, whole.items, strict=True))
-    values |= {name: Object(value) for name, value in whole.static}
+    values = whole.fields | {name: Object(value) for name, value in whole.static}
     return _record(frame, node, whole.kind, _changed(frame, node, whole, values, arguments))
 
 
@@ -128,7 +116,7 @@ def _bound(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> dic
     given = bound.arguments
     bound.apply_defaults()
     return {
-        name: value if name in given else frame.static(value, name)
+        name: value if name in given else static_value(frame, value, name)
         for name, value in bound.arguments.items()
     }
 
@@ -165,28 +153,11 @@ def _record(frame: Frame, node: ast.Call, kind: Any, values: dict[str, Value]) -
 
 def _known(frame: Frame, node: ast.Call, name: str, value: Value) -> Any:
     """Return the object that a static field is."""
-    match value:
-        case Object():
-            return value.value
-        case Scalar(atom=Const() as atom, weak=weak):
-            return _number(atom.value, atom.type, weak=bool(weak))
-        case Complex(re=Scalar(atom=Const() as re, weak=weak), im=Scalar(atom=Const() as im)):
-            return _number(complex(re.value, im.value), complex_of(re.type), weak=bool(weak))
-        case Named() | Tuple() if not isinstance(value, Array | List):
-            items = [_known(frame, node, name, item) for item in value.items]
-            return value.kind(*items) if isinstance(value, Named) else tuple(items)
-    raise frame.type_error(
-        node,
-        f"{name!r} is a static field: it is known when the function is compiled",
-        "a literal, or a field that is not static",
-    )
-
-
-def _number(value: complex, type: ScalarType, *, weak: bool) -> Any:
-    """Return a constant as a number of Python, or of NumPy, which does not adapt to arrays."""
-    return (_PYTHON[type.kind] if weak else type.dtype.type)(value)
-
-
-_PYTHON: dict[str, Any] = {
-    "bool": bool, "int": int, "uint": int, "float": float, "complex": complex,
-}  # fmt: skip
+    try:
+        return value.known_object()
+    except NotKnownError:
+        raise frame.type_error(
+            node,
+            f"{name!r} is a static field: it is known when the function is compiled",
+            "a literal, or a field that is not static",
+        ) from None

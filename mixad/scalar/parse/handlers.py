@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.values import Captured, Complex, Number, Scalar, Value
+from mixad.scalar.parse.values.value import Number, Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import type_of_dtype
 
-__all__ = ["Arguments", "Handler", "as_numpy_takes", "as_scipy_takes", "count_checked", "counted",
-           "numbers", "placed", "strong"]  # fmt: skip
+__all__ = ["Arguments", "Handler", "as_numpy_takes", "as_scipy_takes", "check_count", "count_text",
+           "numbers", "of_numpy", "real_numbers", "strong"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,28 @@ _OPTIONS = frozenset({"dtype", "out", "where", "casting", "order", "subok", "axi
 
 def numbers(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
+) -> list[Number]:
+    """Return the arguments of a call as numbers; as many as one of ``counts`` says."""
+    return [v.number(frame, n) for v, n in _with_nodes(frame, node, arguments, counts)]
+
+
+def real_numbers(
+    frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> list[Scalar]:
     """Return the arguments of a call as real numbers; as many as one of ``counts`` says."""
-    return [frame.as_scalar(v, n) for v, n in placed(frame, node, arguments, counts)]
+    return [v.scalar(frame, n) for v, n in _with_nodes(frame, node, arguments, counts)]
 
 
-def placed(
+def _with_nodes(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> Iterator[tuple[Value, ast.expr]]:
-    """Return the arguments of a call, as many as one of ``counts`` says, each with its node."""
-    count_checked(frame, node, arguments, counts)
+    check_count(frame, node, arguments, counts)
     given = arguments.positional
     nodes = node.args if len(node.args) == len(given) else [node] * len(given)
     return zip(given, nodes, strict=True)
 
 
-def count_checked(
+def check_count(
     frame: Frame, node: ast.Call, arguments: Arguments, counts: tuple[int, ...]
 ) -> None:
     """Refuse a call whose arguments are not as many as one of ``counts``, by position."""
@@ -69,7 +75,7 @@ def count_checked(
         takes = " or ".join(map(str, counts[:-1])) + " or " if len(counts) > 1 else ""
         raise frame.type_error(
             node,
-            f"`{name}` takes {takes}{counted(counts[-1])}, got {len(given)}",
+            f"`{name}` takes {takes}{count_text(counts[-1])}, got {len(given)}",
             f"{name}({', '.join('xyz'[: counts[0]])})",
         )
 
@@ -81,12 +87,17 @@ def as_numpy_takes(frame: Frame, node: ast.Call, arguments: Arguments) -> Argume
     is what ``x`` is.
     """
     values = [*arguments.positional, *arguments.keywords.values()]
-    if not all(_is_weak(v) for v in values if isinstance(v, Number | Captured)):
+    if any(v.is_python_number is False for v in values):
         return arguments
     return Arguments(
         [strong(frame, node, v) for v in arguments.positional],
         {name: strong(frame, node, v) for name, v in arguments.keywords.items()},
     )
+
+
+def of_numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Compile a call of a function of NumPy."""
+    return handler(frame, node, as_numpy_takes(frame, node, arguments))
 
 
 def as_scipy_takes(frame: Frame, node: ast.Call, function: Any, arguments: Arguments) -> Arguments:
@@ -96,15 +107,15 @@ def as_scipy_takes(frame: Frame, node: ast.Call, function: Any, arguments: Argum
     """
     ufunc = getattr(function, "__wrapped__", function)  # with SCIPY_ARRAY_API
     given = arguments.positional
-    if not frame.walk.rules.numpy_scalars or not isinstance(ufunc, np.ufunc):
+    if not frame.context.rules.numpy_scalars or not isinstance(ufunc, np.ufunc):
         return arguments
-    values = [frame.as_number(v, node) if isinstance(v, Captured) else v for v in given]
-    if len(values) != ufunc.nin or not all(isinstance(v, Scalar) for v in values):
+    if len(given) != ufunc.nin or any(v.is_complex or v.is_python_number is None for v in given):
         return arguments
-    dtypes = [_resolved(v.typed) for v in values if isinstance(v, Scalar)]
+    scalars = [v.scalar(frame, node) for v in given]
+    dtypes = [_resolved(s.typed) for s in scalars]
     result = type_of_dtype(ufunc.resolve_dtypes((*dtypes, None))[-1])
     assert result is not None
-    taken = [frame.convert(v, Typed(result, False)) for v in values if isinstance(v, Scalar)]
+    taken = [frame.convert(s, Typed(result, False)) for s in scalars]
     return Arguments(taken, arguments.keywords)
 
 
@@ -117,20 +128,11 @@ def _resolved(typed: Typed) -> Any:
 
 def strong(frame: Frame, node: ast.Call, value: Value) -> Value:
     """Return a Python number as the scalar that NumPy makes of it, anything else as it is."""
-    if not frame.walk.rules.numpy_scalars or not _is_weak(value):
+    if not frame.context.rules.numpy_scalars or not value.is_python_number:
         return value
-    number = frame.as_number(value, node)
-    if isinstance(number, Complex):
-        return Complex(*(Scalar(part.atom, False) for part in (number.re, number.im)))
-    return Scalar(number.atom, False)
+    return value.number(frame, node).strong()
 
 
-def _is_weak(value: Value) -> bool:
-    if isinstance(value, Captured):
-        return value.argument.weak is True
-    return isinstance(value, Number) and value.typed.weak is True
-
-
-def counted(count: int) -> str:
+def count_text(count: int) -> str:
     """Return "1 argument", "2 arguments"."""
     return f"{count} argument{'' if count == 1 else 's'}"

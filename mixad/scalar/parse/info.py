@@ -48,34 +48,16 @@ MISSING = Missing()
 
 @dataclass(frozen=True, eq=False)
 class FunctionInfo:
-    """What does not depend on closures and globals: shared by all functions of one code object.
+    """What does not depend on closures and globals: shared by all functions of one code object."""
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    node : FunctionDef or Lambda
-        The syntax tree.
-    text : SourceText
-        The file.
-    inside : str or None
-        The class around it.
-    bound : str or None
-        The first parameter, where it is bound (a method's ``self``).
-    paths : tuple of Path
-        What is read from outside.
-    getters : tuple
-        For each path: its closure cell's index or its global name, and its attributes.
-    """
-
-    name: str
+    name: str  # for messages
     node: FunctionNode
     text: SourceText
-    inside: str | None
-    bound: str | None
-    paths: tuple[Path, ...] = ()
+    inside: str | None  # the class around it
+    bound: str | None  # the first parameter, where it is bound (a method's ``self``)
+    paths: tuple[Path, ...] = ()  # what is read from outside
+    # For each path: the index of its closure cell or its global name, and its attributes.
     getters: tuple[tuple[int | str | None, Path], ...] = ()
-
     nested: dict[int, FunctionInfo] = field(default_factory=dict)
 
     def inner(self, node: FunctionNode) -> FunctionInfo:
@@ -240,7 +222,7 @@ def sent_code(code: types.CodeType) -> SentCode:
 
 
 _SENDABLE: dict[int, SentCode] = {}
-"""As what code is sent to other processes, by its id."""
+"""What code is sent to other processes as, by its id."""
 
 
 def _read(code: types.CodeType, bound: bool) -> FunctionInfo:

@@ -13,8 +13,8 @@ from mixad.errors import KernelOverflowError, SourceLocation
 from mixad.scalar.ir import Atom, Const, Var
 from mixad.scalar.types import I16, I32, I64, U64, ScalarType, integer_bounds
 
-__all__ = ["OPS", "Formula", "Limit", "Step", "computed", "fits", "literal", "overflow", "spelled",
-           "stepped"]  # fmt: skip
+__all__ = ["OPS", "Formula", "IndexStep", "Limit", "compute", "fits", "index_steps", "literal",
+           "overflow", "spelled"]  # fmt: skip
 
 # Beyond this nothing fits anyway, so it is not written out: 2 ** 10 ** 9 would fill the memory.
 _MAX_BITS = 4096
@@ -30,34 +30,27 @@ class Formula:
 
 
 @dataclass(frozen=True)
-class Step:
+class IndexStep:
     """A formula over a list of numbers, to whose end its value goes.
 
-    Attributes
-    ----------
-    name : str
-        An op of `OPS`.
-    operands : tuple of tuple
-        For each operand, its place in the list and None, or None and its value.
-    text : str
-        How the user spells it.
+    An operand is its place in the list and None, or None and its value.
     """
 
-    name: str
+    name: str  # an op of `OPS`
     operands: tuple[tuple[int | None, int | None], ...]
-    text: str
+    text: str  # as the user spells it
 
     def value(self, numbers: Sequence[Any]) -> int | None:
         """Return the formula's value, or None if it has none."""
-        return computed(self.name, [n if at is None else numbers[at] for at, n in self.operands])
+        return compute(self.name, [n if at is None else numbers[at] for at, n in self.operands])
 
 
-def stepped(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> list[Step]:
+def index_steps(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> list[IndexStep]:
     """Return the formulas that can be computed from numbers whose places are ``at``.
 
     The places of their values, from ``first`` on, are added to ``at``.
     """
-    steps: list[Step] = []
+    steps: list[IndexStep] = []
     for var, formula in formulas.items():
         known = all(isinstance(a, Const) or a in at for a in formula.operands)
         if known and var not in at:
@@ -66,11 +59,11 @@ def stepped(formulas: Mapping[Var, Formula], at: dict[Var, int], first: int) -> 
                 for a in formula.operands
             ]
             at[var] = first + len(steps)
-            steps.append(Step(formula.name, tuple(places), formula.text))
+            steps.append(IndexStep(formula.name, tuple(places), formula.text))
     return steps
 
 
-def computed(name: str, numbers: Sequence[float | None]) -> int | None:
+def compute(name: str, numbers: Sequence[float | None]) -> int | None:
     """Return the value of an op of `OPS` for numbers made integers, or None where there is none."""
     given = [n for n in numbers if n is not None]
     if len(given) < len(numbers):
@@ -88,16 +81,9 @@ def spelled(value: int, text: str) -> str:
 
 @dataclass(frozen=True)
 class Limit:
-    """A Python integer that must fit a type, beside others or by itself.
+    """A Python integer that must fit a type, where it meets others or by itself.
 
-    Attributes
-    ----------
-    place : int
-        Which parameter of the program it is, or, counted on, which step of its integers.
-    type : ScalarType
-        What it must fit.
-    location : SourceLocation
-        Where they meet.
+    Its place is that of a parameter of the program or, counted on, of a step of its integers.
     """
 
     place: int
@@ -156,7 +142,7 @@ def literal(node: ast.AST) -> int | None:
             name, numbers = _OF_SYNTAX.get(type(node.op)), [literal(left), literal(right)]
         case _:
             return None
-    return None if name is None else computed(name, numbers)
+    return None if name is None else compute(name, numbers)
 
 
 _OF_SYNTAX: Mapping[type[ast.AST], str] = MappingProxyType({

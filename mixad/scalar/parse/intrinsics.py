@@ -17,35 +17,27 @@ from typing import Any
 import numpy as np
 
 from mixad.scalar.core_dimensions import MAX_ELEMENTS
-from mixad.scalar.ir import Const
-from mixad.scalar.ops import BY_NAME
+from mixad.scalar.names import names_in
+from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.parse import operators
-from mixad.scalar.parse.complex_arithmetic import arithmetic
+from mixad.scalar.parse.complex_arithmetic import arithmetic, compare, where
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import (
     Arguments,
     Handler,
     as_numpy_takes,
-    count_checked,
+    check_count,
     numbers,
+    of_numpy,
+    real_numbers,
     strong,
 )
 from mixad.scalar.parse.info import op_name
 from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classified
-from mixad.scalar.parse.values import (
-    Array,
-    Captured,
-    Complex,
-    Indexed,
-    List,
-    Object,
-    Record,
-    Scalar,
-    Tuple,
-    Value,
-    element_of,
-    kind_of,
-)
+from mixad.scalar.parse.values.array import Array
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.sequence import Items, List, OwnItems, Tuple
+from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BF16, BOOL, F64, I64, STORED_TYPES, U64
 
@@ -64,31 +56,36 @@ def intrinsic(function: Any) -> Handler | None:
 
 
 def _op(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    scalars = numbers(frame, node, arguments, (BY_NAME[name].arity,))
+    scalars = real_numbers(frame, node, arguments, (BY_NAME[name].arity,))
     return operators.apply(frame, node, name, scalars)
 
 
 def _binary(op: ast.operator, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     x, y = numbers(frame, node, arguments, (2,))
-    return operators.arithmetic(frame, node, op, x, y)
+    return arithmetic(frame, node, op, x, y)
 
 
 def _compare(op: ast.cmpop, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     x, y = numbers(frame, node, arguments, (2,))
-    return operators.compare(frame, node, op, x, y)
+    return compare(frame, node, op, x, y)
 
 
 def _logical(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    scalars = numbers(frame, node, arguments, (BY_NAME[name].arity,))
-    truths = [frame.truth_of(s) for s in scalars]
-    return Scalar(frame.builder.op(name, *truths), all(s.weak for s in scalars))
+    given = numbers(frame, node, arguments, (BY_NAME[name].arity,))
+    truths = [number.truth(frame) for number in given]
+    return Scalar(frame.builder.op(name, *truths), all(number.typed.weak for number in given))
 
 
 def _numpy_where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """np.where, whose result has the type of the choices: that of the condition says nothing."""
     condition, choices = arguments.positional[:1], arguments.positional[1:]
     taken = as_numpy_takes(frame, node, Arguments(choices, arguments.keywords))
-    return _op("where", frame, node, Arguments([*condition, *taken.positional], taken.keywords))
+    return _where(frame, node, Arguments([*condition, *taken.positional], taken.keywords))
+
+
+def _where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    condition, x, y = numbers(frame, node, arguments, (3,))
+    return where(frame, node, condition, x, y)
 
 
 def _rounded(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -100,16 +97,16 @@ def _rounded(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> V
             f"`{spelled}` to a number of digits is not supported in a kernel",
             f"{spelled}(100 * x) / 100",
         )
-    (x,) = numbers(frame, node, arguments, (1,))
+    (x,) = real_numbers(frame, node, arguments, (1,))
     return (
         operators.apply(frame, node, name, (x,))
         if x.atom.type.is_float
-        else operators.positive(frame, node, x)
+        else operators.plus(frame, node, x)
     )
 
 
 def _fabs(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    (x,) = numbers(frame, node, arguments, (1,))
+    (x,) = real_numbers(frame, node, arguments, (1,))
     return operators.apply(frame, node, "abs", operators.floating(frame, node, "fabs", (x,)))
 
 
@@ -124,7 +121,7 @@ def _fold(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Valu
             "compare with `if` in a loop over the numbers",
         )
     nodes = node.args if len(node.args) == len(items) else [node] * len(items)
-    result, *others = (frame.as_scalar(v, n) for v, n in zip(items, nodes, strict=True))
+    result, *others = (v.scalar(frame, n) for v, n in zip(items, nodes, strict=True))
     for other in others:
         result = operators.apply(frame, node, name, (result, other))
     return result
@@ -132,53 +129,41 @@ def _fold(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Valu
 
 def _items(arguments: Arguments) -> Sequence[Value]:
     given = arguments.positional
-    return given[0].items if len(given) == 1 and isinstance(given[0], Tuple) else given
+    items = given[0].elements() if len(given) == 1 else None
+    return given if items is None else items
 
 
-def _one_tuple(frame: Frame, node: ast.Call, arguments: Arguments) -> Tuple:
-    given = arguments.positional
-    if not given or not isinstance(given[0], Tuple):
-        what = kind_of(given[0]) if given else "nothing"
-        raise frame.type_error(
-            node,
-            f"`{ast.unparse(node.func)}` takes a tuple here, got {what}",
-            _of_array(node, given),
-        )
-    return given[0]
-
-
-def _of_array(node: ast.Call, given: Sequence[Value]) -> str:
-    """Return what does for an array what Python's functions do for tuples."""
-    if given and isinstance(given[0], Indexed):
-        name, element = given[0].name, element_of(given[0], given[0].name)
-        if isinstance(node.func, ast.Name) and node.func.id == "len":
-            return f"pass the length of {name} as an argument"
-        return f"a loop over range(n), and {element} in the loop, with n an argument"
-    if not given or not isinstance(given[0], Captured) or not given[0].argument.rank:
-        return "a tuple, such as (x, y)"
-    if isinstance(node.func, ast.Name) and node.func.id == "len":
-        return f"{given[0].name}.shape[0]"
-    return f"a loop over range({given[0].name}.shape[0]), or the array's result before the call"
+def _elements(
+    frame: Frame, node: ast.Call, given: Sequence[Value], takes: str = "takes a tuple here"
+) -> tuple[Value, ...]:
+    """Return the items of the first of some values."""
+    items = given[0].elements() if given else None
+    if items is not None:
+        return items
+    what = given[0].describe() if given else "nothing"
+    is_length = isinstance(node.func, ast.Name) and node.func.id == "len"
+    hint = (*given, Tuple(()))[0].instead_of_sequence(is_length=is_length)
+    raise frame.type_error(node, f"`{ast.unparse(node.func)}` {takes}, got {what}", hint)
 
 
 def _len(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return frame.constant(len(_one_tuple(frame, node, arguments).items))
+    return frame.constant(len(_elements(frame, node, arguments.positional)))
 
 
 def _sum(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     given = arguments.positional
     start = arguments.keywords.get("start", given[1] if len(given) > 1 else frame.constant(0))
-    total = frame.as_number(start, node)
-    for item in _one_tuple(frame, node, arguments).items:
-        total = arithmetic(frame, node, ast.Add(), total, frame.as_number(item, node))
+    total = start.number(frame, node)
+    for item in _elements(frame, node, arguments.positional):
+        total = arithmetic(frame, node, ast.Add(), total, item.number(frame, node))
     return total
 
 
 def _quantify(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`any` and `all` of a tuple."""
     found = Scalar(frame.builder.const(name == "and", BOOL), True)
-    for item in _one_tuple(frame, node, arguments).items:
-        truth = frame.truth_of(frame.as_number(item, node))
+    for item in _elements(frame, node, arguments.positional):
+        truth = item.number(frame, node).truth(frame)
         found = Scalar(frame.builder.op(name, found.atom, truth), True)
     return found
 
@@ -191,31 +176,31 @@ def _tuples(
     if function is enumerate and len(given) == 2:
         options["start"] = given.pop()
     fixed = {name: _fixed(frame, node, function, name, v) for name, v in options.items()}
-    for value in given:
-        if not isinstance(value, Tuple):
-            raise frame.type_error(
-                node,
-                f"`{ast.unparse(node.func)}` takes constant tuples, got {kind_of(value)}",
-                _of_array(node, [value]),
-            )
+    rows_of = [_elements(frame, node, [value], "takes constant tuples") for value in given]
     try:
-        rows = tuple(function(*(v.items for v in given if isinstance(v, Tuple)), **fixed))
+        rows = tuple(function(*rows_of, **fixed))
     except (TypeError, ValueError) as error:  # what Python says of lengths and of numbers of them
         raise frame.type_error(node, f"{error}", "tuples of one length") from None
-    return Tuple(tuple(_row(frame, row) for row in rows))
+    return Tuple(
+        tuple(
+            Tuple(tuple(frame.constant(v) if isinstance(v, int) else v for v in row))
+            if isinstance(row, tuple)
+            else row
+            for row in rows
+        )
+    )
 
 
 def _list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """The list of a tuple's items."""
-    if not arguments.positional:
-        return List(())
-    return List(_one_tuple(frame, node, arguments).items)
+    return List(_elements(frame, node, arguments.positional) if arguments.positional else ())
 
 
 def _zeros(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """np.zeros of a constant shape: a small array of float64."""
     number = strong(frame, node, frame.constant(0.0))
-    shape = [a for given in _shape(arguments) for a in [_length(frame, node, given)]]
+    given = _items(Arguments(arguments.positional[:1], {}))
+    shape = [_length(frame, node, value) for value in given]
     if not shape or arguments.keywords or len(arguments.positional) > 1:
         raise frame.error(
             node,
@@ -225,18 +210,13 @@ def _zeros(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return _of_shape(frame, node, number, shape)
 
 
-def _shape(arguments: Arguments) -> Sequence[Value]:
-    given = arguments.positional[0] if arguments.positional else Tuple(())
-    return given.items if isinstance(given, Tuple) else (given,)
-
-
 def _length(frame: Frame, node: ast.Call, value: Value) -> int:
-    atom = frame.known(value).atom if isinstance(value, Scalar) else None
-    if not isinstance(atom, Const) or not atom.type.is_integer or atom.value < 0:
+    length = value.known_integer(frame)
+    if type(length) is not int or length < 0:
         raise frame.error(
             node, "the shape of an array is known when it is compiled", "a literal, or len(...)"
         )
-    return int(atom.value)
+    return length
 
 
 def _of_shape(frame: Frame, node: ast.Call, number: Value, shape: Sequence[int]) -> Value:
@@ -257,20 +237,17 @@ def _array(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         raise frame.error(
             node, f"`{ast.unparse(node.func)}` takes one sequence here", "np.array([x, y])"
         )
-    return _as_array(frame, node, arguments.positional[0])
-
-
-def _as_array(frame: Frame, node: ast.Call, value: Value) -> Value:
-    items = value.items if isinstance(value, Tuple) else ()
-    if not items or any(isinstance(item, Tuple) for item in items):
+    (value,) = arguments.positional
+    items = value.elements()
+    if not items or any(item.elements() is not None for item in items):
         raise frame.type_error(
             node,
-            f"`{ast.unparse(node.func)}` takes a sequence of numbers here, got {kind_of(value)}",
+            f"`{ast.unparse(node.func)}` takes a sequence of numbers here, got {value.describe()}",
             "np.array([x, y])",
         )
-    scalars = [frame.as_scalar(item, node) for item in items]
+    scalars = [item.scalar(frame, node) for item in items]
     typed = operators.join(frame, node, scalars)
-    converted = (Scalar(a, typed.weak) for a in operators.converted(frame, node, scalars, typed))
+    converted = (Scalar(a, typed.weak) for a in operators.in_type(frame, node, scalars, typed))
     return Array(tuple(strong(frame, node, s) for s in converted), is_shared=False)
 
 
@@ -279,9 +256,9 @@ _OPTIONS = {enumerate: "start", zip: "strict"}
 
 def _fixed(frame: Frame, node: ast.Call, function: Any, name: str, value: Value) -> int | bool:
     """Return the literal that an option of zip or enumerate is."""
-    atom = frame.known(value).atom if isinstance(value, Scalar) else None
-    if _OPTIONS.get(function) == name and isinstance(atom, Const) and not atom.type.is_float:
-        return bool(atom.value) if atom.type.is_bool else int(atom.value)
+    number = value.known_integer(frame)
+    if _OPTIONS.get(function) == name and number is not None:
+        return number
     spelled = ast.unparse(node.func)
     if _OPTIONS.get(function) == name:
         raise frame.error(
@@ -290,28 +267,19 @@ def _fixed(frame: Frame, node: ast.Call, function: Any, name: str, value: Value)
     raise frame.error(node, f"`{spelled}` has no option `{name}`", f"{spelled}(...)")
 
 
-def _row(frame: Frame, row: Any) -> Value:
-    if isinstance(row, tuple):
-        return Tuple(tuple(frame.constant(v) if isinstance(v, int) else v for v in row))
-    value: Value = row
-    return value
-
-
 def _range(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """A constant range outside a `for` is a tuple."""
-    scalars = [frame.known(s) for s in numbers(frame, node, arguments, (1, 2, 3))]
-    bounds = [
-        int(s.atom.value) for s in scalars if isinstance(s.atom, Const) and s.atom.type.is_integer
-    ]
-    if len(bounds) != len(scalars):
+    scalars = real_numbers(frame, node, arguments, (1, 2, 3))
+    bounds = [n for n in (s.known_integer(frame) for s in scalars) if type(n) is int]
+    if len(bounds) < len(scalars):
         raise frame.error(
             node, "a range with bounds known only at run time works in `for` only", "a `for` loop"
         )
-    return Tuple(tuple(frame.constant(n) for n in range(*bounds)))
+    return Tuple(tuple(map(frame.constant, range(*bounds))))
 
 
 def _divmod(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    scalars = numbers(frame, node, arguments, (2,))
+    scalars = real_numbers(frame, node, arguments, (2,))
     return Tuple(tuple(operators.apply(frame, node, n, scalars) for n in ("floordiv", "mod")))
 
 
@@ -321,38 +289,35 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
         given = arguments.positional[0]
         if isinstance(given, Object) and isinstance(given.value, str) and given.value in _SPELLED:
             return Scalar(frame.builder.const(float(given.value), to.type), to.weak)
-    (x,) = numbers(frame, node, arguments, (1,))
     if to.type.is_bool:
-        return Scalar(frame.truth_of(x), x.weak and to.weak)
-    (atom,) = operators.converted(frame, node, (x,), to)
+        (number,) = numbers(frame, node, arguments, (1,))
+        return Scalar(number.truth(frame), number.typed.weak and to.weak)
+    (x,) = real_numbers(frame, node, arguments, (1,))
+    (atom,) = operators.in_type(frame, node, (x,), to)
     if to == Typed(I64, True) and x.typed == Typed(F64, True):
         return operators.python_integer(frame, node, "convert", (x,), atom)
     return Scalar(atom, to.weak)
 
 
 def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    count_checked(frame, node, arguments, (1,))
+    check_count(frame, node, arguments, (1,))
     return _stopped(frame, node.args[0], arguments.positional[0])
 
 
 def _stopped(frame: Frame, node: ast.expr, value: Value) -> Value:
     """Return a number as a constant of derivatives; of several a copy, whose lists are its own."""
-    if isinstance(value, Tuple | Record):
-        copy = replace(value, items=tuple(_stopped(frame, node, item) for item in value.items))
-        return replace(copy, is_shared=False) if isinstance(copy, Array | List) else copy
     if value == Object(None):
         return value
-    number = frame.as_number(value, node)
-    if isinstance(number, Complex):
-        return Complex(
-            operators.stop_gradient(frame, number.re), operators.stop_gradient(frame, number.im)
-        )
-    return operators.stop_gradient(frame, number)
+    whole = value if isinstance(value, Items) else value.number(frame, node)
+    if isinstance(whole, Scalar):
+        return operators.stop_gradient(frame, whole)
+    copy = whole.of_parts([_stopped(frame, node, part) for part in whole.parts()])
+    return replace(copy, is_shared=False) if isinstance(copy, OwnItems) else copy
 
 
 def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`math.log(x)`, or to a base."""
-    x, *base = numbers(frame, node, arguments, (1, 2))
+    x, *base = real_numbers(frame, node, arguments, (1, 2))
     value = operators.apply(frame, node, "log", (x,))
     if not base:
         return value
@@ -361,7 +326,7 @@ def _log(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def _ldexp(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """x · 2ⁿ, of the type of x: that of n, a whole number, says nothing."""
-    x, n = numbers(frame, node, arguments, (2,))
+    x, n = real_numbers(frame, node, arguments, (2,))
     if n.atom.type.is_float or n.atom.type == U64:  # as NumPy
         raise frame.type_error(
             node,
@@ -374,7 +339,7 @@ def _ldexp(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _hypot(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    first, *rest = numbers(frame, node, arguments, tuple(range(1, 33)))
+    first, *rest = real_numbers(frame, node, arguments, tuple(range(1, 33)))
     if not rest:
         floats = operators.floating(frame, node, "hypot", (first,))
         return operators.apply(frame, node, "abs", floats)
@@ -384,52 +349,33 @@ def _hypot(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return result
 
 
-def _python_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    x, y = numbers(frame, node, arguments, (2,))
-    return operators.power(frame, node, x, y)
-
-
 def _as_floats(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    scalars = numbers(frame, node, arguments, (1, 2))
+    scalars = real_numbers(frame, node, arguments, (1, 2))
     return Tuple(operators.floating(frame, node, "as_floats", scalars))
 
 
 def _largest(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    (x,) = numbers(frame, node, arguments, (1,))
+    (x,) = real_numbers(frame, node, arguments, (1,))
     most = np.finfo(x.atom.type.arithmetic.dtype).max
     return Scalar(frame.builder.const(float(most), x.atom.type), x.weak)
 
 
 _MARKED: dict[str, Handler] = {
     "stop_gradient": _stop_gradient, "as_floats": _as_floats, "largest": _largest,
-    "ldexp": _ldexp,
+    "ldexp": _ldexp, "where": _where,
 }  # fmt: skip
 """Functions of mixad that are no ops, by their mark."""
 
 _SPELLED = ("inf", "-inf", "nan", "infinity", "-infinity")
 
-_SAME_NAME = (
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 "
-    "log1p sqrt cbrt erf erfc gamma lgamma atan2 copysign fmod fma "
-    "nextafter hypot logaddexp sign minimum maximum where pow rint"
-).split()
-_OTHER_NAMES = {
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
-    "arctanh": "atanh", "arctan2": "atan2", "absolute": "abs", "abs": "abs", "negative": "neg",
-    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "bitwise_not": "not",
-    "left_shift": "shl", "right_shift": "shr",
-    "add": "add", "subtract": "sub", "multiply": "mul", "floor_divide": "floordiv", "mod": "mod",
-    "remainder": "mod",
-}  # fmt: skip
-
 
 def _table() -> dict[Any, Handler]:
     known: dict[Any, Handler] = {}
-    for name in _SAME_NAME:
-        for module in (math, np):
-            known[getattr(module, name, None)] = partial(_op, name)
-    for name, op in _OTHER_NAMES.items():
-        known[getattr(np, name)] = partial(_op, op)
+    for op in TABLE:
+        for name in names_in("python", op.name):
+            known[getattr(math, name, None)] = partial(_op, op.name)
+        for name in names_in("numpy", op.name):
+            known[getattr(np, name, None)] = partial(_op, op.name)
     known |= {
         getattr(np, t.dtype_name if t != BOOL else "bool_"): partial(_convert, Typed(t, False))
         for t in STORED_TYPES
@@ -437,16 +383,12 @@ def _table() -> dict[Any, Handler]:
     }
     known |= {**_functions_of_numbers(), **_functions_of_tuples(), **NUMPY_FUNCTIONS}
     known.pop(None, None)
-    return {f: partial(_numpy, h) if _is_numpy(f) else h for f, h in known.items()}
+    return {f: partial(of_numpy, h) if _is_numpy(f) else h for f, h in known.items()}
 
 
 def _is_numpy(function: Any) -> bool:
     """Whether a function is one of NumPy's; types, which convert, are none."""
     return isinstance(function, np.ufunc) or function in (np.round, np.around)
-
-
-def _numpy(handler: Handler, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return handler(frame, node, as_numpy_takes(frame, node, arguments))
 
 
 def _functions_of_numbers() -> dict[Any, Handler]:
@@ -458,7 +400,8 @@ def _functions_of_numbers() -> dict[Any, Handler]:
     known[np.where] = _numpy_where
     known |= {getattr(math, n): partial(classified, n) for n in ("isnan", "isinf", "isfinite")}
     known |= {
-        np.divide: partial(_binary, ast.Div()),
+        np.add: partial(_binary, ast.Add()), np.subtract: partial(_binary, ast.Sub()),
+        np.multiply: partial(_binary, ast.Mult()), np.divide: partial(_binary, ast.Div()),
         np.less: partial(_compare, ast.Lt()), np.less_equal: partial(_compare, ast.LtE()),
         np.greater: partial(_compare, ast.Gt()), np.greater_equal: partial(_compare, ast.GtE()),
         np.equal: partial(_compare, ast.Eq()), np.not_equal: partial(_compare, ast.NotEq()),
@@ -466,7 +409,8 @@ def _functions_of_numbers() -> dict[Any, Handler]:
         np.logical_not: partial(_logical, "not"), np.logical_xor: partial(_logical, "xor"),
         math.ldexp: _ldexp, np.ldexp: _ldexp,
         math.fabs: _fabs, np.fabs: _fabs, math.log: _log, math.hypot: _hypot,
-        builtins.abs: partial(_op, "abs"), builtins.pow: _python_power, builtins.divmod: _divmod,
+        builtins.abs: partial(_op, "abs"), builtins.divmod: _divmod,
+        builtins.pow: partial(_binary, ast.Pow()),
         builtins.int: partial(_convert, Typed(I64, True)),
         builtins.float: partial(_convert, Typed(F64, True)),
         builtins.bool: partial(_convert, Typed(BOOL, True)),

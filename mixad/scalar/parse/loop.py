@@ -1,44 +1,25 @@
 """Loops: which names they carry, of which types, and how they are left.
 
-A loop is compiled with the types its carries start with; where a turn gives them wider ones, it is
-compiled again with those, until they stay (types only widen, so they do).
+A loop is compiled with the types its carries start with.  If an iteration gives them wider ones, it
+is compiled again with those, until they stay (types only widen, so they do).
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from mixad.scalar.build import Draft
 from mixad.scalar.implicit import converges
 from mixad.scalar.ir import Atom, Const, Var
 from mixad.scalar.loop_results import RETURNED
 from mixad.scalar.parse.analysis import breaks, contains_return, may_exit
-from mixad.scalar.parse.branch import is_guarded, run_block, unless
+from mixad.scalar.parse.branch import is_guarded, one_kind, run_block, unless
 from mixad.scalar.parse.frame import Frame, State, is_false, is_true
+from mixad.scalar.parse.list_aliases import share_as_in
 from mixad.scalar.parse.names import names_assigned_in
-from mixad.scalar.parse.sharing import share_as_in
-from mixad.scalar.parse.unify import (
-    Fixed,
-    Mismatch,
-    OfComplex,
-    Shape,
-    atoms_of,
-    filler,
-    joined,
-    rebuilt,
-    shape_of,
-    types_in,
-)
-from mixad.scalar.parse.values import (
-    Bound,
-    complex_name,
-    instead_of_two_kinds,
-    kind_of,
-    with_article,
-)
-from mixad.scalar.promotion_rules import Typed
+from mixad.scalar.parse.values.value import BoundName, Mismatch, Value, describe_kind
 from mixad.scalar.types import BOOL
 
 __all__ = ["LoopPlan", "run_else", "run_loop", "run_while"]
@@ -48,26 +29,14 @@ _RESULT = "<result>"
 
 @dataclass
 class LoopPlan:
-    """A loop to be compiled.
-
-    Attributes
-    ----------
-    node : While or For
-        The statement.
-    test : callable
-        Compiles the test, returns its truth.
-    turn : callable
-        Compiles one turn of the body.
-    hidden : tuple of str
-        Names of its own that the loop carries (a counter).
-    """
+    """A loop to be compiled."""
 
     node: ast.While | ast.For
-    test: Callable[[], Atom]
-    turn: Callable[[], None]
-    hidden: tuple[str, ...] = ()
+    test: Callable[[], Atom]  # compiles the test, returns its truth
+    run_iteration: Callable[[], None]  # compiles the body
+    hidden: tuple[str, ...] = ()  # names of its own that it carries: a counter
     names: list[str] = field(default_factory=list)
-    shapes: dict[str, Shape] = field(default_factory=dict)
+    prototypes: dict[str, Value] = field(default_factory=dict)
 
     @property
     def breaks(self) -> bool:
@@ -92,10 +61,10 @@ def run_loop(frame: Frame, plan: LoopPlan) -> None:
     plan.names = [*plan.hidden, *(n for n in names_assigned_in(plan.node) if n in needed)]
     plan.names += [_RESULT] if plan.returns else []
     start = frame.state.names
-    plan.shapes = frame.hints.setdefault(id(plan.node), {})
+    plan.prototypes = frame.hints.setdefault(id(plan.node), {})
     _widen(frame, plan, {n: start[n] for n in plan.names if n in start})
     outer = frame.loop_head, frame.loop_after
-    # A loop that is differentiated where it ends needs there what a turn starts with.
+    # A loop that is differentiated where it ends needs there what an iteration starts with.
     kept = live.head if frame.implicit else frozenset()
     frame.loop_head, frame.loop_after = live.head, live.after | kept
     try:
@@ -120,19 +89,19 @@ class _Attempt:
     broken: bool
 
 
-def _values(state: State) -> dict[str, Bound]:
+def _values(state: State) -> dict[str, BoundName]:
     return state.names if state.result is None else {**state.names, _RESULT: state.result}
 
 
 def _attempt(frame: Frame, plan: LoopPlan) -> _Attempt | None:
-    """Compile test and body; return None, with wider shapes in the plan, if types do not stay."""
+    """Compile test and body; if types do not stay, widen the plan's prototypes and return None."""
     builder = frame.builder
     line = builder.line
     carries = [
-        builder.fresh(t.type)
+        builder.fresh(zero.type)
         for n in plan.names
-        if n in plan.shapes
-        for t in types_in(plan.shapes[n])
+        if n in plan.prototypes
+        for zero in plan.prototypes[n].zeros()
     ]
     flags = [f for f, needed in (("going", plan.breaks or plan.returns),
                                  ("returned", plan.breaks and plan.returns)) if needed]  # fmt: skip
@@ -143,14 +112,14 @@ def _attempt(frame: Frame, plan: LoopPlan) -> _Attempt | None:
         with builder.writing(cond):
             test = plan.test()
         with builder.writing(body):
-            plan.turn()
-            turned = frame.state
-            if _widen(frame, plan, _values(turned)):
+            plan.run_iteration()
+            state_after = frame.state
+            if _widen(frame, plan, _values(state_after)):
                 builder.line = line
                 return None
             broken = not is_false(frame.exit("break"))
             ends = _ends(frame, plan, flags)
-    share_as_in(frame, turned)
+    share_as_in(frame, state_after)
     builder.line = line
     return _Attempt([*carries, *flag_vars], cond, body, test, ends, flags, broken)
 
@@ -160,8 +129,8 @@ def _enter(frame: Frame, plan: LoopPlan, state: State, carries: Sequence[Var]) -
     atoms = iter(carries)
     line = plan.node.lineno
     for name in plan.names:
-        if name in plan.shapes:
-            bound = Bound(rebuilt(plan.shapes[name], atoms), _line_of(state, name, line))
+        if name in plan.prototypes:
+            bound = BoundName(plan.prototypes[name].rebuilt(atoms), _line_of(state, name, line))
             if name != _RESULT:
                 state.names[name] = bound
     state.exits.clear()
@@ -173,54 +142,39 @@ def _line_of(state: State, name: str, otherwise: int) -> int:
     return otherwise if bound is None else bound.line
 
 
-def _widen(frame: Frame, plan: LoopPlan, values: dict[str, Bound]) -> bool:
-    """Widen the plan's shapes to those of values; return whether any has changed."""
-    before = dict(plan.shapes)
+def _widen(frame: Frame, plan: LoopPlan, values: dict[str, BoundName]) -> bool:
+    """Widen the plan's prototypes to those of values; return whether any has changed."""
+    before = dict(plan.prototypes)
     for name in plan.names:
         if name in values:
-            shape = shape_of(values[name].value)
-            plan.shapes[name] = (
-                _wider(frame, plan, name, shape, values[name].line) if name in before else shape
+            found = values[name].value.prototype()
+            plan.prototypes[name] = (
+                _wider(frame, plan, name, found, values[name].line) if name in before else found
             )
-    return plan.shapes != before
+    return plan.prototypes != before
 
 
-def _wider(frame: Frame, plan: LoopPlan, name: str, shape: Shape, line: int) -> Shape:
+def _wider(frame: Frame, plan: LoopPlan, name: str, after: Value, line: int) -> Value:
+    start = plan.prototypes[name]
     try:
-        return joined(frame.walk.rules, plan.shapes[name], shape)
+        return start.join(frame.context.rules, after)
     except Mismatch:
         spelled = "the result" if name == _RESULT else repr(name)
-        start, after = describe(plan.shapes[name]), describe(shape)
         raise frame.type_error(
             plan.node,
-            f"{spelled} is {with_article(start)} when the loop starts "
-            f"and {with_article(after)} after a turn (line {line})",
-            instead_of_two_kinds(start, after, "give it one type before and in the loop"),
+            f"{spelled} is {describe_kind(start)} when the loop starts "
+            f"and {describe_kind(after)} after an iteration (line {line})",
+            one_kind(start, after, "give it one type before and in the loop"),
         ) from None
 
 
-def describe(shape: Shape) -> str:
-    """Describe a shape for a message."""
-    if isinstance(shape, Typed):
-        return str(shape)
-    if isinstance(shape, OfComplex):
-        return complex_name(shape.part)
-    if isinstance(shape, Fixed):
-        return kind_of(shape.value)
-    return kind_of(replace(shape.whole, items=shape.items))  # type: ignore[arg-type]  # counted
-
-
 def _ends(frame: Frame, plan: LoopPlan, flags: Sequence[str]) -> list[Atom]:
-    """Return what the carries become after a turn."""
+    """Return what the carries become after an iteration."""
     ends = _values(frame.state)
     atoms: list[Atom] = []
     for name in plan.names:
-        if name in plan.shapes:
-            bound = ends.get(name)
-            shape = plan.shapes[name]
-            atoms += (
-                atoms_of(frame, bound.value, shape, plan.node) if bound else filler(frame, shape)
-            )
+        if name in plan.prototypes:
+            atoms += _carried(frame, plan, name, ends.get(name))
     returned = frame.exit("return")
     left = frame.builder.op("or", frame.exit("break"), returned)
     by_flag = {"going": lambda: frame.builder.op("not", left), "returned": lambda: returned}
@@ -234,15 +188,15 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
     cond, test = _guarded_test(frame, attempt, going)
     if is_true(test):
         raise frame.error(plan.node, "this loop never ends", "leave it with `break` or `return`")
-    tested, turn = cond.block([test]), attempt.body.block(attempt.ends)
+    tested, body = cond.block([test]), attempt.body.block(attempt.ends)
     outs = builder.add_while(
         attempt.carries,
         [*_inits(frame, plan), *(builder.const(f == "going", BOOL) for f in attempt.flags)],
         tested,
-        turn,
+        body,
         builder.line,
         (*_spelled(plan), *("" for _ in attempt.flags)),
-        implicit=frame.implicit and converges(attempt.carries, tested, turn),
+        implicit=frame.implicit and converges(attempt.carries, tested, body),
     )
     _leave(frame, plan, outs)
     flags = dict(zip(attempt.flags, outs[len(outs) - len(attempt.flags) :], strict=True))
@@ -263,9 +217,9 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
 def _spelled(plan: LoopPlan) -> Iterator[str]:
     """Yield, for each number that the loop carries, the user's name of it; "" for a hidden one."""
     for name in plan.names:
-        if name in plan.shapes:
+        if name in plan.prototypes:
             spelled = "" if name in plan.hidden else RETURNED if name == _RESULT else name
-            yield from (spelled for _ in types_in(plan.shapes[name]))
+            yield from (spelled for _ in plan.prototypes[name].zeros())
 
 
 def _guarded_test(frame: Frame, attempt: _Attempt, going: Atom | None) -> tuple[Draft, Atom]:
@@ -287,17 +241,18 @@ def _guarded_test(frame: Frame, attempt: _Attempt, going: Atom | None) -> tuple[
 
 
 def _inits(frame: Frame, plan: LoopPlan) -> list[Atom]:
-    start = frame.state.names
     return [
         atom
         for name in plan.names
-        if name in plan.shapes
-        for atom in (
-            atoms_of(frame, start[name].value, plan.shapes[name], plan.node)
-            if name in start
-            else filler(frame, plan.shapes[name])
-        )
+        if name in plan.prototypes
+        for atom in _carried(frame, plan, name, frame.state.names.get(name))
     ]
+
+
+def _carried(frame: Frame, plan: LoopPlan, name: str, bound: BoundName | None) -> list[Atom]:
+    """Return what the carries of a name hold; zeros where it has no value, which nothing reads."""
+    like = plan.prototypes[name]
+    return like.zeros() if bound is None else bound.value.atoms(frame, like, plan.node)
 
 
 def _leave(frame: Frame, plan: LoopPlan, outs: Sequence[Var]) -> None:
@@ -305,8 +260,8 @@ def _leave(frame: Frame, plan: LoopPlan, outs: Sequence[Var]) -> None:
     atoms: Iterator[Atom] = iter(outs)
     line = plan.node.lineno
     for name in plan.names:
-        if name in plan.shapes:
-            bound = Bound(rebuilt(plan.shapes[name], atoms), line)
+        if name in plan.prototypes:
+            bound = BoundName(plan.prototypes[name].rebuilt(atoms), line)
             if name == _RESULT:
                 frame.state.result = bound
             else:

@@ -13,17 +13,8 @@ from functools import lru_cache
 
 from mixad.scalar.parse.code import FunctionNode
 
-__all__ = [
-    "Path",
-    "assigned_names",
-    "changed_names",
-    "dotted",
-    "free_paths",
-    "local_paths",
-    "names_assigned_in",
-    "nested_functions",
-    "parameter_names",
-]
+__all__ = ["Path", "assigned_names", "changed_names", "dotted", "free_paths", "local_paths",
+           "names_assigned_in", "nested_functions", "parameter_names"]  # fmt: skip
 
 Path = tuple[str, ...]
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.handlers import Arguments, Handler, numbers, strong
-from mixad.scalar.parse.values import Object, Scalar, Value
+from mixad.scalar.parse.handlers import Arguments, Handler, real_numbers, strong
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64
 
@@ -21,23 +22,23 @@ __all__ = ["NUMPY_FUNCTIONS", "classified"]
 
 
 def _numpy_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Of integers an integer, as their operator; of floats `pow` whatever the exponent is."""
-    x, y = numbers(frame, node, arguments, (2,))
+    """np.power: of integers an integer, as `**`; of floats `pow`, whatever the exponent is."""
+    x, y = real_numbers(frame, node, arguments, (2,))
     if operators.join(frame, node, (x, y)).type.is_float:
         return operators.apply(frame, node, "pow", (x, y))
     return operators.power(frame, node, x, y)
 
 
 def _float_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """In double precision, whatever the arguments are."""
-    scalars = numbers(frame, node, arguments, (2,))
+    """np.float_power computes in double precision, whatever the arguments are."""
+    scalars = real_numbers(frame, node, arguments, (2,))
     doubles = [frame.convert(s, Typed(F64, False)) for s in scalars]
     return operators.apply(frame, node, "pow", doubles)
 
 
 def _numpy_fmod(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Of integers: the remainder with the dividend's sign, an integer."""
-    x, y = numbers(frame, node, arguments, (2,))
+    """np.fmod of integers is an integer, with the dividend's sign."""
+    x, y = real_numbers(frame, node, arguments, (2,))
     if operators.join(frame, node, (x, y)).type.is_float:
         return operators.apply(frame, node, "fmod", (x, y))
     zero = frame.constant(0)
@@ -61,11 +62,11 @@ def _clip(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
             "np.clip(x, low, high)",
         )
     # NumPy calls a method of it, so that a Python number becomes an array.
-    result = frame.as_scalar(strong(frame, node, given["a"]), node)
+    result = strong(frame, node, given["a"]).scalar(frame, node)
     for bound, op in (("a_min", "maximum"), ("a_max", "minimum")):
         value = given.get(bound, Object(None))
-        if not (isinstance(value, Object) and value.value is None):
-            result = operators.apply(frame, node, op, (result, frame.as_scalar(value, node)))
+        if not value.is_none:
+            result = operators.apply(frame, node, op, (result, value.scalar(frame, node)))
     return result
 
 
@@ -73,7 +74,7 @@ _OTHER_BOUNDS = {"min": "a_min", "max": "a_max"}
 
 
 def _reciprocal(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    (x,) = numbers(frame, node, arguments, (1,))
+    (x,) = real_numbers(frame, node, arguments, (1,))
     if not x.atom.type.is_float:
         raise frame.type_error(
             node, f"`reciprocal` of {x.typed} is 0 nearly everywhere in NumPy", "write 1 / x"
@@ -83,7 +84,7 @@ def _reciprocal(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def classified(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """isnan, isinf, isfinite, signbit: known of whole numbers."""
-    (x,) = numbers(frame, node, arguments, (1,))
+    (x,) = real_numbers(frame, node, arguments, (1,))
     if x.atom.type.is_float:
         return operators.apply(frame, node, name, (x,))
     if name == "signbit" and x.atom.type.is_integer:

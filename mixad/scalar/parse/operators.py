@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from mixad.scalar import interpret
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.integers import OPS, Formula, computed, fits, literal, spelled
-from mixad.scalar.parse.sharing import shared
+from mixad.scalar.parse.integers import OPS, Formula, compute, fits, spelled
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values import Array, List, Scalar, Tuple, Value, has_operators, kind_of
+from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, I32, I64, U64, ScalarType
 
-__all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "stop_gradient", "tuples",
-           "unary", "unary_of", "whole"]  # fmt: skip
+__all__ = ["apply", "arithmetic", "compare", "power", "python_integer", "stop_gradient", "unary",
+           "whole"]  # fmt: skip
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -56,41 +54,11 @@ def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Scalar, y: Scal
     raise frame.error(node, "`@` works on arrays, a kernel on their elements", "write a * b")
 
 
-def tuples(frame: Frame, node: ast.expr | ast.stmt, op: ast.operator, a: Value, b: Value) -> Value:
-    """Tuples concatenate, and so do lists; nothing else is done with them."""
-    kinds = {List if isinstance(v, List) else Array if isinstance(v, Array) else Tuple
-             for v in (a, b) if isinstance(v, Tuple)}  # fmt: skip
-    kind = kinds.pop()
-    if not kinds and kind is not Array and not (has_operators(a) or has_operators(b)):
-        if isinstance(op, ast.Add) and isinstance(a, Tuple) and isinstance(b, Tuple):
-            return kind(a.items + b.items)
-        if isinstance(op, ast.Mult):
-            times, items = (a, b) if isinstance(b, Tuple) else (b, a)
-            times = frame.known(times) if isinstance(times, Scalar) else times
-            if isinstance(times, Scalar) and isinstance(items, Tuple) and _counts(times.atom):
-                return kind(tuple(map(shared, items.items)) * int(times.atom.value))
-    has_array = isinstance(a, Array) or isinstance(b, Array)
-    raise frame.type_error(
-        node,
-        f"{_a(a)} and {_a(b)} have no such operator",
-        "a loop over the elements" if has_array else "unpack the tuple",
-    )
-
-
-def _a(value: Value) -> str:
-    return f"an {kind_of(value)}" if isinstance(value, Array) else f"a {kind_of(value)}"
-
-
-def _counts(atom: Atom) -> TypeGuard[Const]:
-    """Whether a number is one of times, known now."""
-    return isinstance(atom, Const) and not atom.type.is_float
-
-
 def join(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Typed:
     """Return the common type of several numbers."""
     typed = scalars[0].typed
     for other in scalars[1:]:
-        found = typed if typed == other.typed else frame.walk.rules.join(typed, other.typed)
+        found = typed if typed == other.typed else frame.context.rules.join(typed, other.typed)
         if found is None:
             raise frame.type_error(
                 node,
@@ -101,7 +69,7 @@ def join(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Typed:
     return typed
 
 
-def converted(frame: Frame, node: Located, scalars: Sequence[Scalar], typed: Typed) -> list[Atom]:
+def in_type(frame: Frame, node: Located, scalars: Sequence[Scalar], typed: Typed) -> list[Atom]:
     """Return numbers in one type; a Python integer that does not fit is refused."""
     return [frame.adopt(s, typed.type, node) for s in scalars]
 
@@ -122,7 +90,7 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
         )
     if typed.weak and typed.type == I64 and name in OPS:
         return python_integer(frame, node, name, scalars)
-    atoms = converted(frame, node, scalars, typed)
+    atoms = in_type(frame, node, scalars, typed)
     if op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
         return _folded(frame, name, atoms, typed)
     return Scalar(frame.builder.op(name, *atoms), typed.weak)
@@ -132,12 +100,11 @@ def python_integer(
     frame: Frame, node: Located, name: str, scalars: Sequence[Scalar], result: Atom | None = None
 ) -> Scalar:
     """Return an op of Python integers: of constants computed now, else checked at every call."""
-    numbers = [s.atom.value for s in scalars if isinstance(s.atom, Const)]
-    value = computed(name, numbers) if len(numbers) == len(scalars) else None
+    value = compute(name, [s.constant for s in scalars])
     if value is not None:
         return whole(frame, node, value)
     if result is None:
-        result = frame.builder.op(name, *converted(frame, node, scalars, Typed(I64, True)))
+        result = frame.builder.op(name, *in_type(frame, node, scalars, Typed(I64, True)))
     text = ast.unparse(node) if isinstance(node, ast.expr) else name
     frame.formula(result, Formula(name, tuple(s.atom for s in scalars), text), node)
     return Scalar(result, True)
@@ -155,9 +122,9 @@ def _folded(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Sca
 def _where(frame: Frame, node: Located, scalars: Sequence[Scalar]) -> Scalar:
     cond, *choices = scalars
     typed = join(frame, node, choices)
-    atoms = converted(frame, node, choices, typed)
+    atoms = in_type(frame, node, choices, typed)
     weak = typed.weak if typed.weak or cond.weak is not False else False  # a condition has axes
-    return Scalar(frame.builder.op("where", frame.truth_of(cond), *atoms), weak)
+    return Scalar(frame.builder.op("where", cond.truth(frame), *atoms), weak)
 
 
 def _floating_type(
@@ -167,7 +134,7 @@ def _floating_type(
 
     Several integers become floats one by one: int16 and uint16 fit float32, as NumPy has it.
     """
-    rules = frame.walk.rules
+    rules = frame.context.rules
     strong = [s.typed for s in scalars if not s.weak]
     found = rules.floating(typed)
     if len(strong) > 1 and not any(s.atom.type.is_float for s in scalars):
@@ -187,10 +154,10 @@ def floating(
 ) -> tuple[Scalar, ...]:
     """Return numbers as the floats in which ``name`` computes."""
     typed = _floating_type(frame, node, name, scalars, join(frame, node, scalars))
-    return tuple(Scalar(a, typed.weak) for a in converted(frame, node, scalars, typed))
+    return tuple(Scalar(a, typed.weak) for a in in_type(frame, node, scalars, typed))
 
 
-def positive(frame: Frame, node: Located, x: Scalar) -> Scalar:
+def plus(frame: Frame, node: Located, x: Scalar) -> Scalar:
     """Return ``+x``."""
     return frame.convert(x, _counted(frame, node, "pos", x.typed)) if x.typed.type.is_bool else x
 
@@ -214,32 +181,21 @@ def _written(node: Located, name: str) -> str:
 def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     """Return the true quotient."""
     typed = join(frame, node, (x, y))
-    found = frame.walk.rules.divided(typed)
+    found = frame.context.rules.divided(typed)
     if found is None:
         raise frame.type_error(
             node, f"`/` takes floats here, not {typed}", "convert first, or use //"
         )
-    return Scalar(frame.builder.op("div", *converted(frame, node, (x, y), found)), found.weak)
+    return Scalar(frame.builder.op("div", *in_type(frame, node, (x, y), found)), found.weak)
 
 
-def unary(frame: Frame, node: ast.UnaryOp) -> Value:
-    """Return the value of ``-x``, ``+x``, ``~x`` or ``not x``."""
-    if isinstance(node.op, ast.Not):
-        x = frame.number(node.operand)
-        return Scalar(frame.builder.op("not", frame.truth_of(x)), x.typed.weak)
-    known = literal(node)
-    if known is not None:
-        return whole(frame, node, known)
-    return unary_of(frame, node, frame.scalar(node.operand))
-
-
-def unary_of(frame: Frame, node: ast.UnaryOp, x: Scalar) -> Value:
+def unary(frame: Frame, node: ast.UnaryOp, x: Scalar) -> Value:
     """Return the value of ``-x``, ``+x`` or ``~x`` of a number."""
     if isinstance(node.op, ast.Invert):
         return apply(frame, node, "not", (_python_integer_of(frame, x),))
     if isinstance(node.op, ast.USub):
         return apply(frame, node, "neg", (x,))
-    return positive(frame, node, x)
+    return plus(frame, node, x)
 
 
 def _python_integer_of(frame: Frame, x: Scalar) -> Scalar:
@@ -275,7 +231,7 @@ def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) ->
         )
     if typed.type.is_integer:
         return Scalar(_of_integers(frame, name, x, y, typed.type), typed.weak)
-    return Scalar(frame.builder.op(name, *converted(frame, node, (x, y), typed)), typed.weak)
+    return Scalar(frame.builder.op(name, *in_type(frame, node, (x, y), typed)), typed.weak)
 
 
 def _of_integers(frame: Frame, name: str, x: Scalar, y: Scalar, type_: ScalarType) -> Atom:
@@ -314,7 +270,7 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     0, 1, 2 and -1 are exact as in NumPy; 0.5 is sqrt as in NumPy and PyTorch (so -0.0 stays -0.0
     and -inf gives nan, where pow gives 0.0 and inf); 3 to 8 are products.
     """
-    exponent = y.atom.value if isinstance(y.atom, Const) else None
+    exponent = y.constant
     typed = join(frame, node, (x, y))
     if _is_square_of_bool(node, x, y):
         _counted(frame, node, "powi", x.typed)
@@ -322,7 +278,7 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
         typed = _counted(frame, node, "powi", typed)
     if not typed.type.is_float:
         return _integer_power(frame, node, x, y, typed)
-    (base,) = converted(frame, node, (x,), typed)
+    (base,) = in_type(frame, node, (x,), typed)
     builder = frame.builder
     if exponent is not None and float(exponent).is_integer() and 0 <= exponent <= _MAX_FACTORS:
         return Scalar(_product(frame, base, int(exponent)), typed.weak)
@@ -338,7 +294,7 @@ def _is_square_of_bool(node: Located, x: Scalar, y: Scalar) -> bool:
 
     It is an int8 then, where other exponents and ``np.power(b, 2)`` give the default integer.
     """
-    is_two = not isinstance(y.atom, Const) or y.atom.value == 2
+    is_two = y.constant in (None, 2)
     is_number = bool(y.weak) and not y.atom.type.is_float
     return x.atom.type.is_bool and is_number and is_two and not isinstance(node, ast.Call)
 
@@ -355,14 +311,14 @@ def _product(frame: Frame, base: Atom, exponent: int) -> Atom:
 
 
 def _integer_power(frame: Frame, node: Located, x: Scalar, y: Scalar, typed: Typed) -> Scalar:
-    exponent = int(y.atom.value) if isinstance(y.atom, Const) else None
+    exponent = None if y.constant is None else int(y.constant)
     if exponent is not None and exponent < 0:
         if typed.weak:
             return apply(frame, node, "pow", (frame.convert(x, Typed(_weak_float(frame), True)), y))
         raise frame.type_error(
             node, "an integer to a negative power is not an integer", "convert the base: float(...)"
         )
-    (base,) = converted(frame, node, (x,), typed)
+    (base,) = in_type(frame, node, (x,), typed)
     if exponent is None or exponent > _MAX_FACTORS:
         return apply(frame, node, "powi", (x, y))
     if typed.weak:

@@ -11,14 +11,14 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixad.scalar.names import OUR_NAMES
 from mixad.scalar.parse.library import LIBRARY, NUMPY_LIBRARY
 
-__all__ = ["NAMES", "StandIn", "is_ours", "name_of_ours", "provide", "stand_in"]
+__all__ = ["StandIn", "is_ours", "name_of_ours", "provide", "stand_in"]
 
 _OURS: dict[str, Callable[..., Any]] = {}
 
@@ -46,18 +46,6 @@ def provide(functions: Mapping[str, Callable[..., Any]]) -> None:
     """Have functions stand for those that other libraries have under their names."""
     _OURS.update(functions)
 
-
-NAMES: Mapping[str, str] = MappingProxyType({
-    "gammaln": "lgamma", "psi": "digamma", "expit": "sigmoid",
-    "log_expit": "log_sigmoid", "logsigmoid": "log_sigmoid",
-    "sindg": "sind", "cosdg": "cosd", "tandg": "tand", "cotdg": "cotd",
-    "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1",
-    "modified_bessel_i0": "i0", "modified_bessel_i1": "i1",
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
-    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "power": "pow", "sgn": "sign", "fix": "trunc",
-})  # fmt: skip
-"""Names of SciPy, torch and JAX, and ours where they differ."""
 
 _ANOTHER = frozenset({"select"})
 """Names of ours that mean something else elsewhere: torch's `select` takes a slice."""
@@ -95,4 +83,4 @@ def name_of_ours(function: Any) -> str | None:
 def _named(name: object) -> Callable[..., Any] | None:
     if not isinstance(name, str) or name in _ANOTHER:
         return None
-    return _OURS.get(NAMES.get(name, name))
+    return _OURS.get(OUR_NAMES.get(name, name))

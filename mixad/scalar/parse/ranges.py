@@ -1,4 +1,4 @@
-"""`for` loops: over ranges as loops, over tuples turn by turn."""
+"""`for` loops: over ranges as loops, over tuples iteration by iteration."""
 
 from __future__ import annotations
 
@@ -11,21 +11,13 @@ from mixad.scalar.ir import Atom, Const
 from mixad.scalar.parse.analysis import breaks, contains_return
 from mixad.scalar.parse.branch import levels_left, run_block, unless
 from mixad.scalar.parse.frame import Frame, is_false, is_true
-from mixad.scalar.parse.items import items_of
 from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
 from mixad.scalar.parse.names import changed_names, dotted, names_assigned_in, walk_scope
+from mixad.scalar.parse.outside import look_up
 from mixad.scalar.parse.statements import assign_target
-from mixad.scalar.parse.values import (
-    Bound,
-    Captured,
-    Indexed,
-    Object,
-    Scalar,
-    Tuple,
-    Value,
-    a_kind_of,
-    element_of,
-)
+from mixad.scalar.parse.subscript import items_of
+from mixad.scalar.parse.values.object import Object
+from mixad.scalar.parse.values.value import BoundName, Scalar, Value, describe_kind
 from mixad.scalar.types import I64, integer_bounds
 
 __all__ = ["run_for"]
@@ -41,15 +33,16 @@ def run_for(frame: Frame, s: ast.For) -> None:
     """Compile a `for` statement."""
     bounds = _range_bounds(frame, s.iter)
     if bounds is None:
-        items = items_of(frame, s.iter)
-        if not isinstance(items, Tuple):
+        value = items_of(frame, s.iter)
+        items = value.elements()
+        if items is None:
             raise frame.type_error(
                 s.iter,
-                f"`for` runs over range(...) or a constant tuple, not over {a_kind_of(items)}",
-                _instead(items),
+                f"`for` runs over range(...) or a constant tuple, not over {describe_kind(value)}",
+                value.instead_of_loop(),
             )
         _check_is_left_alone(frame, s)
-        _unroll(frame, s, items.items)
+        _unroll(frame, s, items)
     elif (numbers := _written_out(frame, s, bounds)) is not None:
         _unroll(frame, s, [frame.constant(n) for n in numbers])
     else:
@@ -59,7 +52,7 @@ def run_for(frame: Frame, s: ast.For) -> None:
 def _check_is_left_alone(frame: Frame, s: ast.For) -> None:
     """Refuse a loop over a list whose items it assigns to: Python would read the new ones."""
     changed = changed_names(list(s.body))
-    for node in _read_in_turns(s.iter):
+    for node in _read_later(s.iter):
         if isinstance(node, ast.Name) and node.id in changed:
             raise frame.error(
                 s.iter,
@@ -68,30 +61,19 @@ def _check_is_left_alone(frame: Frame, s: ast.For) -> None:
             )
 
 
-def _read_in_turns(node: ast.expr) -> Iterator[ast.AST]:
+def _read_later(node: ast.expr) -> Iterator[ast.AST]:
     """Yield the parts of what a loop runs over that may be lists which it reads as it goes.
 
-    The items of a tuple or a list that is written out are computed before the first turn.
+    The items of a tuple or a list that is written out are computed before the first iteration.
     """
     match node:
         case ast.Tuple() | ast.List():
             return
         case ast.Call():
             for argument in node.args:
-                yield from _read_in_turns(argument)
+                yield from _read_later(argument)
         case _:
             yield from ast.walk(node)
-
-
-def _instead(items: Value) -> str:
-    if isinstance(items, Indexed):
-        element = element_of(items, items.name)
-        return f"for i in range(n), and {element} in the loop, with n an argument"
-    if isinstance(items, Captured) and items.argument.rank:
-        return f"for i in range({items.name}.shape[0]), and {items.name}[i] in the loop"
-    if isinstance(items, Object) and not callable(items.value):
-        return "make it a tuple"
-    return "for i in range(...)"
 
 
 def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
@@ -118,16 +100,16 @@ def _bound(frame: Frame, node: ast.expr) -> Atom:
 
 
 def _written_out(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> range | None:
-    """Return the numbers of a range if its turns are written out.
+    """Return the numbers of a range if its iterations are written out.
 
     They are where the loop's variable indexes something: an item of a tuple is known when its index
-    is.  Each turn that may leave the loop has the next ones inside a condition.
+    is.  Each iteration that may leave the loop has the next ones inside a condition.
     """
     indexed = _indexed(s)
     if not indexed:
         return None
     most = _MAX_COPIES if any(_may_be_tuple(frame, s, n) for n in indexed) else _FEW_COPIES
-    most //= frame.walk.copies
+    most //= frame.context.copies
     if breaks(s.body) or contains_return(s.body):
         most = min(most, levels_left(frame) // 2)
     numbers = _constant_range([frame.known(Scalar(b, True), most).atom for b in bounds])
@@ -163,7 +145,7 @@ def _may_be_tuple(frame: Frame, s: ast.For, node: ast.expr) -> bool:
     if path[0] in names_assigned_in(s):
         return True
     try:
-        return isinstance(frame.lookup(node), Tuple)  # a list, an array, too
+        return look_up(frame, node).elements() is not None
     except KernelError:  # where the loop reads it, it is refused; it may not get there
         return True
 
@@ -176,9 +158,7 @@ def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
     builder = frame.builder
 
     def position() -> Atom:
-        value = frame.state.names[counter].value
-        assert isinstance(value, Scalar)
-        return value.atom
+        return frame.state.names[counter].value.scalar(frame, s.iter).atom
 
     def test() -> Atom:
         if isinstance(step, Const):
@@ -191,20 +171,20 @@ def _run_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> None:
             builder.op("and", falling, builder.op("gt", position(), stop)),
         )
 
-    def turn() -> None:
+    def run_iteration() -> None:
         here = position()
         assign_target(frame, s.target, Scalar(here, True))
         run_block(frame, s.body)
-        frame.passed("continue")
+        frame.pass_exit("continue")
         following = _following(frame, here, stop, step)
-        frame.state.names[counter] = Bound(Scalar(following, True), s.lineno)
+        frame.state.names[counter] = BoundName(Scalar(following, True), s.lineno)
 
-    frame.state.names[counter] = Bound(Scalar(start, True), s.lineno)
-    run_loop(frame, LoopPlan(s, test, turn, (counter,)))
+    frame.state.names[counter] = BoundName(Scalar(start, True), s.lineno)
+    run_loop(frame, LoopPlan(s, test, run_iteration, (counter,)))
 
 
 def _following(frame: Frame, here: Atom, stop: Atom, step: Atom) -> Atom:
-    """Return the counter of the next turn: the stop where a step from here would overflow."""
+    """Return the counter of the next iteration: the stop where a step from here would overflow."""
     builder = frame.builder
     following = builder.op("add", here, step)
     if not isinstance(step, Const):
@@ -227,30 +207,30 @@ def _stays(frame: Frame, stop: Atom, step: int) -> bool:
 def _unroll(frame: Frame, s: ast.For, items: Sequence[Value]) -> None:
     """Compile the body once for each item."""
     live = frame.info.liveness.loops[id(s)]
-    outer, copies = (frame.loop_head, frame.loop_after), frame.walk.copies
+    outer, copies = (frame.loop_head, frame.loop_after), frame.context.copies
     frame.loop_head, frame.loop_after = live.head, live.after
-    frame.walk.copies *= len(items)
+    frame.context.copies *= len(items)
     try:
-        _turns(frame, s, items, live.head | live.after)
+        _write_out(frame, s, items, live.head | live.after)
     finally:
         frame.loop_head, frame.loop_after = outer
-        frame.walk.copies = copies
-    left = frame.exited()
+        frame.context.copies = copies
+    left = frame.is_left()
     always_left = frame.state.ended or is_true(left)
     broken = not is_false(frame.exit("break"))
-    frame.passed("break")
+    frame.pass_exit("break")
     if s.orelse and not always_left:
         run_else(frame, s, left, broken=broken)
 
 
-def _turns(frame: Frame, s: ast.For, items: Sequence[Value], live: frozenset[str]) -> None:
+def _write_out(frame: Frame, s: ast.For, items: Sequence[Value], live: frozenset[str]) -> None:
     for i, item in enumerate(items):
         assign_target(frame, s.target, item)
         run_block(frame, s.body)
-        frame.passed("continue")
+        frame.pass_exit("continue")
         if frame.state.ended:
             return
-        exited = frame.exited()
+        exited = frame.is_left()
         if not is_false(exited):
-            unless(frame, s, exited, partial(_turns, frame, s, items[i + 1 :], live), live)
+            unless(frame, s, exited, partial(_write_out, frame, s, items[i + 1 :], live), live)
             return

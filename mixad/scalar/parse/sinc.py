@@ -27,4 +27,7 @@ def sinc_by(x: Any, sin: Callable[[Any], Any], rint: Callable[[Any], Any]) -> An
 
 
 _SINC = tuple((-1) ** n / math.factorial(2 * n + 1) for n in reversed(range(13)))
-"""Of sin(t)/t in t², highest power first: the third derivative is exact to 1e-17 at t = π/2."""
+"""Coefficients of sin(t)/t in t², highest power first.
+
+The third derivative is exact to 1e-17 at t = π/2.
+"""

@@ -35,21 +35,12 @@ from mixad.scalar.parse.info import (
 )
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
-from mixad.scalar.parse.uncallable import is_foreign, is_transform, wrapping
+from mixad.scalar.parse.unsupported_calls import is_foreign, is_transform, wrapping
 from mixad.scalar.parse.whole_arrays import annotated_parameters
 from mixad.scalar.types import BF16, COMPLEX_TYPES, STORED_TYPES
 
-__all__ = [
-    "Address",
-    "Describe",
-    "FunctionSource",
-    "Identity",
-    "Snapshot",
-    "is_sequence",
-    "plain_number",
-    "read_function",
-    "scalar_argument",
-]
+__all__ = ["Address", "Describe", "FunctionSource", "Identity", "Snapshot", "is_sequence",
+           "plain_number", "read_function", "scalar_argument"]  # fmt: skip
 
 Describe = Callable[[Any], Argument | None]
 
@@ -116,30 +107,14 @@ class Identity:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FunctionSource:
-    """A function that can be parsed.
-
-    Attributes
-    ----------
-    function : function
-        The plain Python function.
-    info : FunctionInfo
-        Its syntax tree and names.
-    instance : object
-        What a bound method is bound to, else `MISSING`.
-    rule : FunctionSource or None
-        What computes its partial derivatives, if it has a rule for them.
-    standing : StandIn or None
-        Which function of a library it is compiled for, if it stands for one.
-    whole : frozenset of str
-        The parameters whose arguments are passed whole: those annotated as `mixad.Array`.
-    """
+    """A function that can be parsed."""
 
     function: types.FunctionType
     info: FunctionInfo
-    instance: Any = MISSING
-    rule: FunctionSource | None = None
-    standing: StandIn | None = None
-    whole: frozenset[str] = frozenset()
+    instance: Any = MISSING  # what a bound method is bound to
+    rule: FunctionSource | None = None  # what computes its partial derivatives
+    standing: StandIn | None = None  # the function of a library that it is compiled for
+    whole: frozenset[str] = frozenset()  # parameters that are annotated as `mixad.Array`
 
     def snapshot(self, describe: Describe | None = None) -> Snapshot:
         """Read the current values of all free names of the function and of its helpers.
@@ -274,37 +249,19 @@ def read_function(function: Any) -> FunctionSource:
 class Snapshot:
     """Values read from outside by a function and by the functions it calls.
 
-    Attributes
-    ----------
-    sources : list of FunctionSource
-        The function, then its helpers in order of discovery.
-    rows : list of list
-        For each function, the values of its paths.
-    key : tuple
-        Hashable: equal keys parse to equal programs.
-    arguments : dict
-        Type information of captured arrays and tracers, by address.
-    functions : dict
-        Index in ``sources`` of each helper, by its address.
-    rules : dict
-        Index in ``sources`` of the rule of each function that has one, by the function's.
-    constants : set
-        Addresses of mathematical constants of modules, and of mixad's own tuples of numbers.
-    tables : set
-        Addresses of tuples and lists of so many numbers that these are elements of arrays.
-    attributes : dict
-        Addresses of what may be read from modules and objects that functions get as arguments, by
-        the object's id and the attributes: at the end of the row in which the object is.
+    Equal keys parse to equal programs.  ``attributes`` are the addresses of what may be read from
+    modules and objects that functions get as arguments, by the object's id and the attributes: they
+    are at the end of the row in which the object is.
     """
 
-    sources: list[FunctionSource]
-    rows: list[Sequence[Any]] = field(default_factory=list)
+    sources: list[FunctionSource]  # the function, then its helpers in order of discovery
+    rows: list[Sequence[Any]] = field(default_factory=list)  # values of each function's paths
     key: tuple[Hashable, ...] = ()
-    arguments: dict[Address, Argument] = field(default_factory=dict)
-    functions: dict[Address, int] = field(default_factory=dict)
-    rules: dict[int, int] = field(default_factory=dict)
-    constants: set[Address] = field(default_factory=set)
-    tables: set[Address] = field(default_factory=set)
+    arguments: dict[Address, Argument] = field(default_factory=dict)  # captured arrays, tracers
+    functions: dict[Address, int] = field(default_factory=dict)  # the source of each helper
+    rules: dict[int, int] = field(default_factory=dict)  # the source of the rule of a source
+    constants: set[Address] = field(default_factory=set)  # of modules; our tuples of numbers
+    tables: set[Address] = field(default_factory=set)  # long tuples and lists of numbers
     attributes: dict[tuple[int, Path], Address] = field(default_factory=dict)
 
     def is_refused(self, source: FunctionSource) -> bool:

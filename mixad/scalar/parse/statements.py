@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from mixad.scalar.ir import Const
-from mixad.scalar.parse.complex_arithmetic import binary
 from mixad.scalar.parse.frame import Exit, Frame
-from mixad.scalar.parse.items import add_to_item, assign_item, items_of, peek
-from mixad.scalar.parse.sharing import shared
-from mixad.scalar.parse.values import Bound, Closure, List, Tuple, Value, a_kind_of
+from mixad.scalar.parse.outside import local_value
+from mixad.scalar.parse.subscript import add_to_item, assign_item, items_of, peek, unpack
+from mixad.scalar.parse.values.callable import Closure
+from mixad.scalar.parse.values.sequence import List, Tuple, binary
+from mixad.scalar.parse.values.value import BoundName, Value
 from mixad.scalar.types import BOOL
 
 __all__ = ["SIMPLE_STATEMENTS", "assign_target", "closure"]
@@ -34,34 +35,20 @@ def assign_target(frame: Frame, target: ast.expr, value: Value) -> None:
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
-    if not isinstance(value, Tuple):
-        raise frame.type_error(
-            target, f"{a_kind_of(value)} cannot be unpacked", "assign it to one name"
-        )
-    items, targets = value.items, target.elts
+    items, targets = unpack(frame, target, value, "assign it to one name"), target.elts
     starred = [i for i, t in enumerate(targets) if isinstance(t, ast.Starred)]
-    fits = len(items) >= len(targets) - 1 if starred else len(items) == len(targets)
-    if not fits:
+    if len(items) < len(targets) - 1 if starred else len(items) != len(targets):
         raise frame.type_error(
             target,
             f"a tuple of {len(items)} is unpacked into {len(targets)} names",
             "one name for each item, or a name with `*` for the rest",
         )
-    if not starred:
-        for t, item in zip(targets, items, strict=True):
-            assign_target(frame, t, item)
-        return
-    first, last = starred[0], len(items) - (len(targets) - starred[0] - 1)
-    _unpack_all(frame, targets[:first], items[:first])
-    inner = targets[first]
-    assert isinstance(inner, ast.Starred)
-    assign_target(frame, inner.value, Tuple(items[first:last]))
-    _unpack_all(frame, targets[first + 1 :], items[last:])
-
-
-def _unpack_all(frame: Frame, targets: Sequence[ast.expr], items: Sequence[Value]) -> None:
+    if starred:
+        first, count = starred[0], len(items) - len(targets) + 1
+        rest = Tuple(items[first : first + count])
+        items = (*items[:first], rest, *items[first + count :])
     for t, item in zip(targets, items, strict=True):
-        assign_target(frame, t, item)
+        assign_target(frame, t.value if isinstance(t, ast.Starred) else t, item)
 
 
 def _assign(frame: Frame, s: ast.Assign) -> None:
@@ -69,7 +56,7 @@ def _assign(frame: Frame, s: ast.Assign) -> None:
     # Lists that stand in `a, b = [0.0] * 3, [x, y]` have no name but a and b.
     is_display = isinstance(s.value, ast.Tuple | ast.List)
     value = items_of(frame, s.value) if unpacks and not is_display else frame.value(s.value)
-    value = value if len(s.targets) == 1 else shared(value)
+    value = value if len(s.targets) == 1 else value.shared()
     for target in s.targets:
         assign_target(frame, target, value)
 
@@ -81,13 +68,13 @@ def _annotated(frame: Frame, s: ast.AnnAssign) -> None:
 
 def _augmented(frame: Frame, s: ast.AugAssign) -> None:
     if isinstance(s.target, ast.Subscript):
-        add_to_item(frame, s)
+        add_to_item(frame, s, s.target)
         return
     if not isinstance(s.target, ast.Name):
         raise frame.error(
             s.target, "a kernel cannot assign elements or attributes", "return the value"
         )
-    old = frame.local((s.target.id,), s.target, frame)
+    old = local_value(frame, s.target.id, s.target, frame)
     if isinstance(old, List) and old.is_shared:
         raise frame.error(
             s, f"`{s.target.id}` goes by another name too: it cannot be added to", "a new list"
@@ -101,7 +88,7 @@ def _return(frame: Frame, s: ast.Return) -> None:
     value = _given_up(frame, s.value)
     if isinstance(value, Closure) and value.frame is frame:
         raise frame.error(s, "a function defined in a kernel cannot be returned", "call it here")
-    frame.state.result = Bound(value, s.lineno)
+    frame.state.result = BoundName(value, s.lineno)
     _leave(frame, "return", frame.loop_after if frame.implicit else frozenset())
 
 
@@ -150,13 +137,13 @@ def closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
     defaults = dict(
         zip(
             positional[len(positional) - len(a.defaults) :],
-            [shared(frame.value(default)) for default in a.defaults],
+            [frame.value(default).shared() for default in a.defaults],
             strict=True,
         )
     )
     for parameter, default in zip(a.kwonlyargs, a.kw_defaults, strict=True):
         if default is not None:
-            defaults[parameter.arg] = shared(frame.value(default))
+            defaults[parameter.arg] = frame.value(default).shared()
     return Closure(node, frame, defaults)
 
 

@@ -23,15 +23,7 @@ class Located(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SourceText:
-    """The lines of a file.
-
-    Attributes
-    ----------
-    filename : str
-        As the code object names it.
-    lines : tuple of str
-        Without line ends.
-    """
+    """The lines of a file, without line ends; its name is that of the code object."""
 
     filename: str
     lines: tuple[str, ...]

@@ -62,6 +62,16 @@ def changed_in_branches(x, y):
     return out[0], out[1]
 
 
+def looked_at_in_slices(x, y):
+    out, of_arrays = np.zeros(3), [np.zeros(2), np.zeros(2)]
+    out[0] = x
+    before = sum(out[1:]) + max(out[:2])
+    for i in range(1, 3):
+        out[i] = y
+    of_arrays[1][0] = before
+    return before, sum(out[1:]), of_arrays[1][0], of_arrays[0][0]
+
+
 def index_of_a_loop(x, y):
     out = [x, y, 1.0, 2.0, 3.0]
     i = 0
@@ -208,7 +218,8 @@ def lists_in_structures(x, y):
 
 
 FUNCTIONS = [
-    filled_in_a_loop, added_to, changed_in_branches, index_of_a_loop, replaced_each_turn, matrix,
+    filled_in_a_loop, added_to, changed_in_branches, looked_at_in_slices, index_of_a_loop,
+    replaced_each_turn, matrix,
     helpers_make_lists, early_return_of_a_list, returned_from_a_loop, concatenated, copied,
     looked_at, arrays, named, nested, of_functions, chosen_structure, lists_in_structures,
 ]  # fmt: skip

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from mixad.scalar.names import OUR_NAMES
 from mixad.scalar.parse.other_libraries import name_of_ours
 
 __all__ = ["instead", "is_foreign", "is_of_arrays", "is_transform", "refused_of_arrays",
-           "refused_transform", "uncallable", "wrapping"]  # fmt: skip
+           "refused_transform", "unsupported_call", "wrapping"]  # fmt: skip
 
 
-def uncallable(name: str, function: Any, call: str) -> tuple[str, str] | None:
+def unsupported_call(name: str, function: Any, call: str) -> tuple[str, str] | None:
     """Return the message and the hint for a function that is known not to work on numbers.
 
     None for one whose source tells more.  ``name`` is how the user spells it, ``call`` the call.
@@ -94,7 +95,8 @@ def _library_of(function: Any) -> str:
 
 def _refused_foreign(name: str, function: Any) -> tuple[str, str]:
     """Return the message and the hint for a function of torch, JAX, SciPy or `statistics`."""
-    hint = _IN_PYTHON.get(getattr(function, "__name__", "")) or instead(function)
+    theirs = getattr(function, "__name__", "")
+    hint = _IN_PYTHON.get(OUR_NAMES.get(theirs, theirs)) or instead(function)
     if _library_of(function) not in _OF_TENSORS:
         return f"`{name}` is not supported in a kernel", hint
     return f"`{name}` takes tensors: a kernel sees one element of each", hint
@@ -102,7 +104,7 @@ def _refused_foreign(name: str, function: Any) -> tuple[str, str]:
 
 _OF_TENSORS = ("torch", "jax")
 _IN_PYTHON: Mapping[str, str] = MappingProxyType({
-    "abs": "abs(x)", "absolute": "abs(x)", "square": "x * x", "reciprocal": "1 / x",
+    "abs": "abs(x)", "square": "x * x", "reciprocal": "1 / x",
     "clamp": "min(max(x, low), high)", "clip": "min(max(x, low), high)", "round": "round(x)",
     "mode": "a `for` loop over a tuple that counts with ==",
     "median": "of three numbers, max(min(x, y), min(max(x, y), z))",
@@ -114,7 +116,7 @@ def refused_of_arrays(name: str, function: Any) -> tuple[str, str]:
     """Return the message and the hint for a function of NumPy's."""
     hint = next((hint for known, hint in _OF_ELEMENTS.items() if known is function), None)
     if hint is not None:
-        return f"`{name}` is not there in a kernel", hint
+        return f"`{name}` is not supported in a kernel", hint
     within = _OF_VECTORS.get(function, "a loop")
     return (
         f"`{name}` works on whole arrays: a kernel sees one element",

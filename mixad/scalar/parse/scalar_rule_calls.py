@@ -16,14 +16,15 @@ from typing import Any
 
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom
-from mixad.scalar.parse.frame import Capture, Frame, State, Walk
+from mixad.scalar.ops import ScalarRule
+from mixad.scalar.parse.frame import Capture, Frame, ParseContext, State
 from mixad.scalar.parse.inlining import inline, last_of
 from mixad.scalar.parse.operators import stop_gradient
 from mixad.scalar.parse.snapshot import FunctionSource, Identity, scalar_argument
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values import Bound, Complex, Object, Scalar, Tuple, Value, a_kind_of
+from mixad.scalar.parse.values.value import BoundName, Scalar, Value, describe_kind
 from mixad.scalar.promotion_rules import Typed
-from mixad.scalar.rules import Rule, add_rule, announce_rule, fresh_name
+from mixad.scalar.rules import add_rule, announce_rule, fresh_name
 from mixad.scalar.simplify import without_dead_code
 
 __all__ = ["with_rule"]
@@ -47,11 +48,11 @@ class _Family:
 
     captures: list[Capture]
     names: dict[Hashable, str] = field(default_factory=dict)
-    programs: dict[str, tuple[Rule, list[int | None]] | None] = field(default_factory=dict)
+    programs: dict[str, tuple[ScalarRule, list[int | None]] | None] = field(default_factory=dict)
 
 
 _KNOWN: dict[Hashable, _Known] = {}
-"""By all that a rule's program depends on: the names in equal programs are equal."""
+"""Ops by all that a rule's program depends on: equal programs name equal ops."""
 
 
 def with_rule(
@@ -67,61 +68,62 @@ def with_rule(
     values.  An argument or result that is no number, and a rule that does not fit, is a
     KernelTypeError.
     """
-    source = frame.walk.snapshot.sources[index]
+    source = frame.context.snapshot.sources[index]
     given = {n: _number(frame, node, source, n, values[n]) for n in source.parameters}
     result = compiled({n: stop_gradient(frame, s) for n, s in given.items()})
     if not isinstance(result, Scalar):
         raise frame.type_error(
             node,
-            f"{source.name!r} has a rule, and returns {a_kind_of(result)}: it must be a number",
+            f"{source.name!r} has a rule, and returns {describe_kind(result)}: it must be a number",
             "one function with a rule for each number",
         )
     if not result.atom.type.is_float:
         return result
-    known = _op_of(frame.walk, index, [*(s.typed for s in given.values()), result.typed])
-    outside = [_captured(frame.walk, capture) for capture in known.captures]
+    known = _op_of(frame.context, index, [*(s.typed for s in given.values()), result.typed])
+    outside = [_captured(frame.context, capture) for capture in known.captures]
     atoms = [result.atom, *(s.atom for s in given.values()), *outside]
     return Scalar(frame.builder.op(known.name, *atoms), result.weak)
 
 
 def _number(frame: Frame, node: Located, source: FunctionSource, name: str, v: Value) -> Scalar:
-    if isinstance(v, Object | Tuple) or (not hasattr(v, "atom") and not hasattr(v, "argument")):
+    if v.is_complex or v.is_python_number is None:
         raise frame.type_error(
             node,
-            f"{source.name!r} has a rule: its parameters are numbers, {name!r} is {a_kind_of(v)}",
+            f"{source.name!r} has a rule: its parameters are numbers, {name!r} is "
+            f"{describe_kind(v)}",
             "its parts, z.real and z.imag, as parameters of their own"
-            if isinstance(v, Complex)
+            if v.is_complex
             else "read it from outside, or write a function for each",
         )
     place = node if isinstance(node, ast.expr) else ast.Name(name)
-    return frame.as_scalar(v, place)
+    return v.scalar(frame, place)
 
 
-def _captured(walk: Walk, capture: Capture) -> Atom:
+def _captured(context: ParseContext, capture: Capture) -> Atom:
     """Return what a rule reads from outside as a parameter of a program."""
-    value = walk.snapshot.value(capture.address)
+    value = context.snapshot.value(capture.address)
     argument = scalar_argument(value)
     assert argument is not None
-    found = walk.capture(capture.name, capture.address, argument)
-    if isinstance(found, Complex):
-        found = found.re if capture.part == "real" else found.im
-    return found.atom
+    found = context.capture(capture.name, capture.address, argument)
+    part = found.im if capture.part == "imag" else found.re
+    assert part is not None
+    return part.atom
 
 
-def _op_of(walk: Walk, index: int, types: Sequence[Typed]) -> _Known:
+def _op_of(context: ParseContext, index: int, types: Sequence[Typed]) -> _Known:
     """Return the op of a function for arguments, and a result, of some types."""
-    root = Identity(walk.snapshot.sources[0].function.__code__)
-    key = (root, walk.snapshot.key, index, *types, walk.rules, walk.implicit)
+    root = Identity(context.snapshot.sources[0].function.__code__)
+    key = (root, context.snapshot.key, index, *types, context.rules, context.implicit)
     if key in _KNOWN:
         return _KNOWN[key]
-    family = walk.family
+    family = context.family
     if family is not None:
-        return _member(family, walk, key, index, types)
+        return _member(family, context, key, index, types)
     names: dict[Hashable, str] = {}
     captures: list[Capture] = []
     while True:
         family = _Family(list(captures), names)
-        _member(family, walk, key, index, types)
+        _member(family, context, key, index, types)
         if family.captures == captures:
             break
         captures = family.captures
@@ -134,26 +136,25 @@ def _op_of(walk: Walk, index: int, types: Sequence[Typed]) -> _Known:
 
 
 def _member(
-    family: _Family, walk: Walk, key: Hashable, index: int, types: Sequence[Typed]
+    family: _Family, context: ParseContext, key: Hashable, index: int, types: Sequence[Typed]
 ) -> _Known:
     """Return the op of a function whose rule is compiled with others, itself among them."""
     name = family.names.setdefault(key, fresh_name())
     if name not in family.programs:
         announce_rule(name, len(types) + len(family.captures))
         family.programs[name] = None
-        family.programs[name] = _compiled(family, walk, index, types)
+        family.programs[name] = _compiled(family, context, index, types)
     return _Known(name, tuple(family.captures))
 
 
 def _compiled(
-    family: _Family, walk: Walk, index: int, types: Sequence[Typed]
-) -> tuple[Rule, list[int | None]]:
+    family: _Family, context: ParseContext, index: int, types: Sequence[Typed]
+) -> tuple[ScalarRule, list[int | None]]:
     """Compile a rule; return it, and for each parameter which output is its partial."""
-    snapshot = walk.snapshot
+    snapshot = context.snapshot
     source, rule = (snapshot.sources[i] for i in (index, snapshot.rules[index]))
     builder = Builder(rule.name)
-    inner = Walk(builder, walk.rules, snapshot, walk.expressions, walk.statements, walk.run,
-                 implicit=walk.implicit, family=family)  # fmt: skip
+    inner = context.for_program(builder, family)
     atoms = [
         builder.param(n, t.type) for n, t in zip((*source.parameters, "out"), types, strict=True)
     ]
@@ -161,7 +162,7 @@ def _compiled(
         _captured(inner, capture)
     given = [Scalar(a, t.weak) for a, t in zip(atoms, types, strict=True)][: len(rule.parameters)]
     line = rule.info.node.lineno
-    names = {n: Bound(v, line) for n, v in zip(rule.parameters, given, strict=True)}
+    names = {n: BoundName(v, line) for n, v in zip(rule.parameters, given, strict=True)}
     frame = Frame(inner, rule.info, snapshot.rules[index], state=State(names))
     partials = _partials(frame, source.parameters, inline(frame))
     places = _places(partials, types)
@@ -169,7 +170,7 @@ def _compiled(
     results = [builder.convert(p.atom, types[-1].type) for p in kept]
     family.captures += _read_outside(frame, inner, family.captures)
     program = without_dead_code(builder.finish(results))
-    return Rule(source.name, source.parameters, program), places
+    return ScalarRule(source.name, source.parameters, program), places
 
 
 def _places(partials: Sequence[Scalar | None], types: Sequence[Typed]) -> list[int | None]:
@@ -181,7 +182,8 @@ def _places(partials: Sequence[Scalar | None], types: Sequence[Typed]) -> list[i
 
 def _partials(frame: Frame, parameters: Sequence[str], value: Value) -> list[Scalar | None]:
     """Return the partials that a rule gives: a tuple of them, or one of one parameter."""
-    items = value.items if isinstance(value, Tuple) else (value,)
+    items = value.elements()
+    items = (value,) if items is None else items
     node = last_of(frame.info)
     if len(items) != len(parameters):
         raise frame.type_error(
@@ -190,14 +192,11 @@ def _partials(frame: Frame, parameters: Sequence[str], value: Value) -> list[Sca
             f"this one gives {len(items)}",
             f"({', '.join(f'd{name}' for name in parameters)}), None for what is not known",
         )
-    return [
-        None if isinstance(v, Object) and v.value is None else _partial(frame, node, v)
-        for v in items
-    ]
+    return [None if v.is_none else _partial(frame, node, v) for v in items]
 
 
 def _partial(frame: Frame, node: Any, value: Value) -> Scalar:
-    found = frame.as_scalar(value, node)
+    found = value.scalar(frame, node)
     if found.atom.type.is_bool:
         raise frame.type_error(
             node, "a partial derivative is a number, this one is a bool", "where(condition, 1, 0)"
@@ -205,13 +204,13 @@ def _partial(frame: Frame, node: Any, value: Value) -> Scalar:
     return found
 
 
-def _read_outside(frame: Frame, walk: Walk, known: Sequence[Capture]) -> list[Capture]:
+def _read_outside(frame: Frame, context: ParseContext, known: Sequence[Capture]) -> list[Capture]:
     """Return what a rule reads from outside that was not known; numbers only."""
-    for capture in walk.captures:
-        if capture.indexed or capture.address in walk.snapshot.arguments:
+    for capture in context.captures:
+        if capture.indexed or capture.address in context.snapshot.arguments:
             raise frame.type_error(
                 last_of(frame.info),
                 f"a rule reads numbers from outside, and {capture.name!r} is an array",
                 "a parameter of the function and of its rule",
             )
-    return [c for c in walk.captures if c not in known]
+    return [c for c in context.captures if c not in known]

@@ -45,10 +45,10 @@ KinkKind = Literal["branch", "trip count", "tie", "jump"]
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the user's function with kinks of one kind."""
+    """A line with kinks of one kind."""
 
-    line: Line
-    kind: KinkKind  # "branch", "trip count", "tie" or "jump"
+    line: Line  # of the user's function
+    kind: KinkKind  # ``"branch"``, ``"trip count"``, ``"tie"`` or ``"jump"``
     type: ScalarType  # of the numbers that are compared
 
 
