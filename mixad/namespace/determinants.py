@@ -11,12 +11,14 @@ from array_api_compat import device
 
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
+from mixad.namespace import small_matrices
 from mixad.namespace.complex_numbers import conj, imag, is_complex
 from mixad.namespace.determinant_derivatives import gradient_of_det
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.solving import identity_like, inv, of_inverse
+from mixad.tape.core_kernel import OverCores
 from mixad.tape.tracer import Tracer, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
@@ -44,7 +46,7 @@ def _cofactors(x: Any, values: Any) -> Any:
     by_formula = library.name == "jax" and x.shape[-1] <= 3
     if isinstance(x, Tracer) or by_formula:
         return gradient_of_det(x)
-    inverse: Callable[[], Array] = functools.partial(library.xp.linalg.inv, x)
+    inverse: Callable[[], Array] = functools.partial(inv, x)
     if library.name == "torch":  # whose determinant may be that of the transposed matrix
         values, inverse = _eliminated_by_torch(x)
     if not _are_normal(values):
@@ -70,7 +72,11 @@ def _are_normal(values: Array) -> bool:
 
 
 _DET = ValuesRule(
-    "det", lambda xp, x: (xp.linalg.det(x),), (_of_determinant,), reads=(0,), is_total=True
+    "det",
+    OverCores(small_matrices.determinant, lambda xp, x: (xp.linalg.det(x),)),
+    (_of_determinant,),
+    reads=(0,),
+    is_total=True,
 )
 
 
@@ -109,18 +115,26 @@ def _inverse(xp: Any, x: Array) -> tuple[Array]:
 
 def _check_regular(sign: Array) -> None:
     if bool(library_of(sign).xp.any(sign == 0)):
-        raise TracerError(
-            "slogdet() of a singular matrix has no derivative: differentiate det(), which has one, "
-            "or add a multiple of the identity to the matrix"
-        )
+        raise _without_logarithm()
 
 
-_REGULAR_INVERSE = ValuesRule("inverse of a regular matrix", _inverse, (of_inverse,))
+def _without_logarithm() -> TracerError:
+    return TracerError(
+        "slogdet() of a singular matrix has no derivative: differentiate det(), which has one, "
+        "or add a multiple of the identity to the matrix"
+    )
+
+
+_REGULAR_INVERSE = ValuesRule(
+    "inverse of a regular matrix",
+    OverCores(small_matrices.inverse, _inverse, _without_logarithm),
+    (of_inverse,),
+)
 
 
 _SLOGDET = ValuesRule(
     "slogdet",
-    lambda xp, x: tuple(xp.linalg.slogdet(x)),
+    OverCores(small_matrices.log_determinant, lambda xp, x: tuple(xp.linalg.slogdet(x))),
     (_of_logarithm,),
     reads=(0,),
     is_total=True,

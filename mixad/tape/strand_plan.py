@@ -22,6 +22,7 @@ from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.rolls import Shifts
 from mixad.tape import plan_steps as steps
 from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.core_kernel import OverCores
 from mixad.tape.forward_node import contraction_of
 from mixad.tape.gradient_plan import MADE, in_shape
 from mixad.tape.journal import (
@@ -442,6 +443,24 @@ class _Planner:
             if native is not None:
                 self._natives[len(self._makers) - 1] = native
 
+    def _note_core(self, evaluate: OverCores, entry: Evaluated, results: Sequence[int]) -> None:
+        """Note that the last step is a kernel over small arrays that a backend runs, if it is."""
+        reads, at = self._places(entry.arguments), len(self._makers) - 1
+        found = evaluate.block([self.registers[each] for each in reads], entry.static)
+        if found is not None:
+            sizes = tuple([self.registers[each].nbytes for each in results])
+            self._natives[at] = NativeLaunch(
+                found.backend,
+                (found.block,),
+                tuple(reads),
+                tuple(results),
+                (),
+                sizes,
+                found.fails,
+                found.room,
+            )
+            self._work[at] = "kernel"
+
     def _launch_of(
         self,
         call: KernelCall,
@@ -524,6 +543,8 @@ class _Planner:
         if type(rule) is ValuesRule:
             step = partial(steps.evaluate_several, evaluate, entry.static, arguments, results)
             self._step(rule.name, step)
+            if isinstance(rule.evaluate, OverCores) and self._library is NUMPY:
+                self._note_core(rule.evaluate, entry, results)
         else:
             step = partial(steps.evaluate, evaluate, entry.static, arguments, results[0])
             self._step(rule.name, step)
