@@ -161,6 +161,7 @@ _TRIL = Rule(
     (lambda g, x, k: tril(g, k=k),),
     fresh=True,
     linear="each",
+    moves=True,
 )
 _TRIU = Rule(
     "triu",
@@ -168,4 +169,5 @@ _TRIU = Rule(
     (lambda g, x, k: triu(g, k=k),),
     fresh=True,
     linear="each",
+    moves=True,
 )

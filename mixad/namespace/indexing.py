@@ -13,12 +13,15 @@ import numpy as np
 from array_api_compat import device, is_writeable_array
 
 from mixad.backends.arrays import NUMPY, is_array, library_of
+from mixad.backends.hookspecs import LaunchBlock, Stepping
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.scalar.dtypes import element_type_of
+from mixad.scalar.types import F32, F64
 from mixad.tape.constant import unwrapped
 from mixad.tape.memory import share
+from mixad.tape.moves import gaps_of
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer, plain
 
@@ -131,6 +134,8 @@ def gather(x: Any, positions: Any) -> Any:
     Nobody else may hold these.
     """
     library_beside(positions)  # raises where a mask leaves open how many elements it selects
+    if type(positions) is np.ndarray and not positions.flags.c_contiguous:
+        positions = positions.copy(order="C")
     return apply_rule(_GATHER, x, positions)
 
 
@@ -149,6 +154,19 @@ def _taken(xp: Any, x: Any, positions: Any) -> Any:
     return xp.reshape(flat, positions.shape)
 
 
+def _take_block(backend: Stepping, x: Any, positions: Any) -> LaunchBlock | None:
+    """Return what takes elements."""
+    gaps = gaps_of(x)
+    if gaps is None or not _are_packed(positions):
+        return None
+    return backend.take_block(positions.size, x.dtype.itemsize, gaps)
+
+
+def _are_packed(positions: Any) -> bool:
+    """Whether positions have 64 bits, and no gaps."""
+    return bool(positions.dtype == np.int64 and positions.flags.c_contiguous)
+
+
 _GATHER = Rule(
     "indexing",
     _taken,
@@ -156,6 +174,8 @@ _GATHER = Rule(
     fresh=True,
     linear="each",
     positions=(1,),
+    moves=True,
+    block=_take_block,
 )
 
 
@@ -184,6 +204,17 @@ def _added_at(xp: Any, size: int, weights: Any, at: Any) -> Any:
     return sums.astype(weights.dtype, copy=False)
 
 
+def _add_at_block(
+    backend: Stepping, g: Any, positions: Any, shape: tuple[int, ...]
+) -> LaunchBlock | None:
+    """Return what adds elements to zeros."""
+    gaps = gaps_of(g)
+    is_float = element_type_of(g.dtype) in (F32, F64)
+    if gaps is None or not is_float or not _are_packed(positions):
+        return None
+    return backend.add_at_block(positions.size, math.prod(shape), g.dtype.itemsize, gaps)
+
+
 _SCATTER_ADD = Rule(
     "the adjoint of indexing",
     _added,
@@ -191,6 +222,7 @@ _SCATTER_ADD = Rule(
     fresh=True,
     linear="each",
     positions=(1,),
+    block=_add_at_block,
 )
 
 
@@ -246,6 +278,7 @@ _GETITEM = Rule(
     is_view=True,
     is_part=True,
     part=_part,
+    moves=True,
 )
 
 
@@ -290,6 +323,7 @@ _PLACE = Rule(
     (lambda g, x, shape, key: getitem(g, key),),
     linear="each",
     shape=lambda xp, own, shape, key: shape,
+    moves=True,
 )
 
 

@@ -221,9 +221,10 @@ class NativeSteps:
     def _copy(self, plan: Plan, at: int, source: Track, target: Track) -> None:
         """Add a copy of a result that is elsewhere."""
         assert self._backend is not None
-        block = self._backend.copy_block(plan.sizes[plan.values.index(at)])
-        self._place(block, 1, source)
-        self._place(block, 0, target)
+        size = plan.sizes[plan.values.index(at)]
+        block = self._backend.move_block(1, ((0, 0, 0, size),), size)
+        self._place(block, block.reads[0][1], source)
+        self._place(block, block.writes[0].word, target)
         self.blocks.append(block)
 
     def _place(self, block: LaunchBlock, word: int, track: Track, first: int = 0) -> None:
