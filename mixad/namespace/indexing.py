@@ -17,6 +17,7 @@ from mixad.backends.hookspecs import LaunchBlock, Stepping
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.namespace.manipulation import normalized_axes, reshape
+from mixad.namespace.unknown_positions import positions_selected
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import F32, F64
 from mixad.tape.constant import unwrapped
@@ -41,7 +42,8 @@ def getitem(x: Any, key: Any) -> Any:
     """
     keys = key if isinstance(key, tuple) else (key,)
     if any(map(is_selection, keys)):
-        return gather(x, selected(positions_of(x), key))
+        found = positions_selected(tuple(x.shape), keys) if library_beside(x) is NUMPY else None
+        return gather(x, selected(positions_of(x), key) if found is None else found)
     return apply_rule(_GETITEM, x, key=tuple(map(basic_key, keys)))
 
 
@@ -94,6 +96,8 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = reshape(x, -1), 0
     (axis,) = normalized_axes(axis, x.ndim)
+    if isinstance(indices, Tracer) and library_beside(x) is NUMPY:
+        return getitem(x, (*[slice(None)] * axis, indices))
     given = positions_of(x), plain(without_lists(indices, x))
     return gather(x, computed(xp.take, given, {"axis": axis}))
 

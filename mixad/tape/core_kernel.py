@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import mul
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -88,7 +89,7 @@ class CoreKernel:
             return None
         backend, (block,) = found
         places = [
-            (k, sum(i * stride for i, stride in zip(at, array.strides[-len(core) :], strict=True)))
+            (k, sum(map(mul, at, array.strides[array.ndim - len(core) :])))
             for k, (array, core) in enumerate(zip(arrays, self._cores, strict=True))
             for at in np.ndindex(core)
         ]
@@ -135,12 +136,12 @@ class OverCores:
     library : callable
         ``(xp, *arrays, **static)``: the values.
     error : callable, optional
-        ``(**static)``: what is raised where the kernel fails.
+        ``(**static)``: what is raised where the kernel fails; else the library raises it.
     """
 
     kernel: Callable[..., CoreKernel | None]
     library: Callable[..., tuple[Any, ...]]
-    error: Callable[..., Exception] = AssertionError
+    error: Callable[..., Exception] | None = None
 
     def __call__(self, xp: Any, *arrays: Any, **static: Any) -> tuple[Any, ...]:
         """Return the values of a rule."""
@@ -148,9 +149,11 @@ class OverCores:
         if kernel is None:
             return self.library(xp, *arrays, **static)
         found = kernel(arrays)
-        if found is None:
+        if found is not None:
+            return found
+        if self.error is not None:
             raise self.error(**static)
-        return found
+        return self.library(xp, *arrays, **static)
 
     def block(self, arrays: Sequence[Any], static: Any) -> CoreBlock | None:
         """Return the launch for arrays like these as what a backend runs by itself."""

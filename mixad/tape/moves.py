@@ -72,9 +72,9 @@ def runs_of(
 
 def gaps_of(array: _Array) -> list[int] | None:
     """Return how many bytes come before each element of an array with gaps, in its order; nothing
-    if it has none.  None for a large one."""
+    if it has none.  None for a large or an empty one."""
     if array.flags.c_contiguous:
-        return []
+        return [] if array.size else None
     return _places(array).reshape(-1).tolist() if array.size <= _MAX_GAPS else None
 
 
