@@ -388,6 +388,16 @@ class Stepping(Protocol):
         """
         ...
 
+    def run_block(self, kernel: int, words: array[int], tiles: int) -> None:
+        """Run a launch once.
+
+        Parameters
+        ----------
+        kernel, words, tiles
+            As of a `LaunchBlock`, with all words filled in.
+        """
+        ...
+
     def move_block(
         self, sources: int, runs: Sequence[tuple[int, int, int, int]], size: int
     ) -> LaunchBlock:

@@ -71,11 +71,13 @@ def _of_squares(
     """Return the kernel for square matrices; None where there is none."""
     if type(x) is not np.ndarray or x.ndim < 2 or 0 in x.shape:
         return None
+    if not x.dtype.isnative:
+        return None
     rows, type_ = x.shape[-2], element_type_of(x.dtype)
     if rows != x.shape[-1] or rows > _MAX_ROWS or type_ not in (F32, F64):
         return None
     found = kernel(rows, type_) if columns is None else kernel(rows, type_, columns)
-    return found if found.serves(x) else None
+    return found if found.is_served else None
 
 
 # -- programs --------------------------------------------------------------------------------------

@@ -88,13 +88,13 @@ def _summed(
 def _kernel(
     base: Any, *indices: Any, lengths: tuple[int, ...], strides: tuple[int, ...], axes: Any
 ) -> CoreKernel | None:
-    if not all(type(each) is np.ndarray for each in (base, *indices)):
+    if not all(type(each) is np.ndarray and each.dtype.isnative for each in (base, *indices)):
         return None
     types = tuple([element_type_of(each.dtype) for each in indices])
     if U64 in types:  # which 64 bits with a sign do not hold
         return None
     found = _positions(types, lengths, strides)
-    return found if found.serves(base) else None
+    return found if found.is_served else None
 
 
 @cache

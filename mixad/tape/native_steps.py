@@ -35,7 +35,8 @@ class NativeLaunch(NamedTuple):
     """A launch on registers, over all elements or box by box: which of those that it reads are
     numbers in its words, and how many bytes each result has.
 
-    One that may fail keeps what does in one place: its words, and how many bytes it has.
+    One that may fail keeps what does in one place: its words, and how many bytes it has.  The last
+    is what keeps the code in memory, where no step of the plan does.
     """
 
     backend: Stepping
@@ -46,6 +47,7 @@ class NativeLaunch(NamedTuple):
     sizes: tuple[int, ...]
     fails: tuple[int, ...] = ()
     room: int = 0
+    compiled: object = None
 
 
 class NativeAlias(NamedTuple):

@@ -473,6 +473,7 @@ class _Planner:
                 sizes,
                 found.fails,
                 found.room,
+                found.compiled,
             )
             self._work[at] = "kernel"
 

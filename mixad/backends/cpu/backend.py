@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -157,6 +158,10 @@ class CpuBackend:
     def block(self, bound: BoundKernel, firsts: Sequence[int] | None = None) -> LaunchBlock | None:
         """Return a launch whose words are filled in once; None for one that takes long."""
         return prepare_block(bound.kernel, bound.launch, bound.binding, firsts)
+
+    def run_block(self, kernel: int, words: array[int], tiles: int) -> None:
+        """Run a launch once."""
+        compiler.KERNEL_PROTOTYPE(kernel)(words.buffer_info()[0], 0, tiles)
 
     def move_block(
         self, sources: int, runs: Sequence[tuple[int, int, int, int]], size: int
