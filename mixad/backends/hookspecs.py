@@ -393,8 +393,12 @@ class Stepping(Protocol):
 
         Parameters
         ----------
-        kernel, words, tiles
-            As of a `LaunchBlock`, with all words filled in.
+        kernel : int
+            Its address, as of a `LaunchBlock`.
+        words : array of int64
+            All filled in.
+        tiles : int
+            How many tiles there are.
         """
         ...
 

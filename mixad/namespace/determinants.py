@@ -15,11 +15,12 @@ from mixad.namespace import small_matrices
 from mixad.namespace.complex_numbers import conj, imag, is_complex
 from mixad.namespace.determinant_derivatives import gradient_of_det
 from mixad.namespace.elementwise import elementwise
+from mixad.namespace.joining import stack
 from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.solving import identity_like, inv, of_inverse
 from mixad.tape.core_kernel import OverCores
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, bodies_among, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["SlogdetResult", "det", "slogdet"]
@@ -42,6 +43,8 @@ def _cofactors(x: Any, values: Any) -> Any:
     """
     if not x.shape[-1]:
         return x
+    if _is_in_step(x) and x.shape[-1] <= _MAX_MINORS and not is_complex(x):
+        return _minors(x)
     library = library_of(plain(x))
     by_formula = library.name == "jax" and x.shape[-1] <= 3
     if isinstance(x, Tracer) or by_formula:
@@ -52,6 +55,37 @@ def _cofactors(x: Any, values: Any) -> Any:
     if not _are_normal(values):
         return gradient_of_det(x)
     return values[..., None, None] * library.xp.matrix_transpose(inverse())
+
+
+_MAX_MINORS = 3
+"""Rows of matrices whose cofactors are written down in steps of loops, where nobody may look."""
+
+
+def _is_in_step(x: Any) -> bool:
+    """Whether a matrix is one in the body of a loop."""
+    return isinstance(x, Tracer) and bool(bodies_among(x.origin.levels))
+
+
+def _minors(x: Any) -> Any:
+    """Return cofactors as elements, or differences of two products of them."""
+    n = x.shape[-1]
+    if n == 1:
+        return elementwise("pow", x, 0.0)
+    rows = [[x[..., i, j] for j in range(n)] for i in range(n)]
+    if n == 2:
+        (a, b), (c, d) = rows
+        found = [[d, -c], [-b, a]]
+    else:
+        turned = [[*row, *row] for row in (*rows, *rows)]
+        found = [
+            [
+                turned[i + 1][j + 1] * turned[i + 2][j + 2]
+                - turned[i + 1][j + 2] * turned[i + 2][j + 1]
+                for j in range(n)
+            ]
+            for i in range(n)
+        ]
+    return stack([stack(row, axis=-1) for row in found], axis=-2)
 
 
 def _eliminated_by_torch(x: Array) -> tuple[Array, Callable[[], Array]]:

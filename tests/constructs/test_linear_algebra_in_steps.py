@@ -34,7 +34,6 @@ STEPS = {
     "det": lambda c, x: 0.1 * c + 0.01 * x * np.linalg.det(regular(c)),
     "cholesky": lambda c, x: 0.1 * x + np.linalg.cholesky(spd(c)),
 }
-NATIVE_GRADIENTS = set(STEPS) - {"det", "cholesky"}
 
 
 def by_python(f, init, xs):
@@ -82,7 +81,7 @@ def test_steps_of_a_backend_have_the_bits_of_steps_of_python(name, dtype, monkey
         assert one.tobytes() == other.tobytes()
 
 
-@pytest.mark.parametrize("name", sorted(NATIVE_GRADIENTS))
+@pytest.mark.parametrize("name", STEPS)
 def test_gradients_of_steps_are_run_by_a_backend(name, natively):
     init, xs, step = drawn(3, 3), drawn(9, 3, 3), STEPS[name]
     found = mixad.grad(lambda *a: loss(mixad.scan, step, *a), argnums=(0, 1))(init, xs)
@@ -149,6 +148,22 @@ def test_slogdet_of_a_singular_matrix_in_a_step_has_no_derivative():
     assert f(xs) == -np.inf
     with pytest.raises(TracerError, match=r"slogdet.*singular"):
         mixad.grad(f)(xs)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_gradients_of_determinants_of_singular_matrices_are_cofactors(n):
+    xs = RNG.integers(-3, 4, (5, n, n)).astype(float)
+    xs[:, -1] = xs[:, 0] * np.array([0.0, 1.0, 2.0, -1.0, 0.0])[:, None] if n > 1 else 0.0
+
+    def f(xs):
+        return mixad.scan(lambda c, x: (c + np.linalg.det(x + c * x), None), 0.0, xs)[0]
+
+    def cofactor(x, i, j):
+        return (-1) ** (i + j) * np.linalg.det(np.delete(np.delete(x, i, 0), j, 1))
+
+    wanted = [[[cofactor(x, i, j) for j in range(n)] for i in range(n)] for x in xs]
+    wanted = wanted if n > 1 else np.ones_like(xs)
+    np.testing.assert_allclose(mixad.grad(f)(xs), wanted, atol=1e-12)
 
 
 def test_a_loop_without_an_end_stops_once_a_matrix_is_singular():
