@@ -519,11 +519,10 @@ class _Planner:
         self._work[at] = "kernel"
 
     def _stepping(self, result: int) -> Stepping | None:
-        """Return what may run the step of a result by itself."""
-        value = self.registers[result]
-        if type(value) is not np.ndarray:
+        """Return what may run the step of a result by itself, whose elements may be of any type."""
+        if type(self.registers[result]) is not np.ndarray:
             return None
-        backend = registry.resolve("numpy", "cpu", frozenset((value.dtype.name,)))
+        backend = registry.resolve("numpy", "cpu", frozenset(("float64",)))
         return backend if isinstance(backend, Stepping) else None
 
     def _launch_of(

@@ -89,13 +89,51 @@ def test_steps_of_a_backend_have_the_bits_of_steps_of_python(name, dtype, monkey
         assert one.tobytes() == other.tobytes()
 
 
-def test_gradients_are_those_of_differences():
-    init, xs, along = drawn(4), drawn(6, 4), drawn(4)
-    for name, step in STEPS.items():
-        f = lambda c, step=step: loss(by_python, step, c, xs)  # noqa: E731
-        wanted = (f(init + 1e-6 * along) - f(init - 1e-6 * along)) / 2e-6
-        found = mixad.grad(lambda c, step=step: loss(mixad.scan, step, c, xs))(init)
-        np.testing.assert_allclose((found * along).sum(), wanted, 1e-6, 1e-8, err_msg=name)
+@pytest.mark.parametrize("name", STEPS)
+def test_gradients_are_those_of_differences(name):
+    init, xs, along, step = drawn(4), drawn(6, 4), drawn(4), STEPS[name]
+
+    def f(c):
+        return loss(by_python, step, c, xs)
+
+    wanted = (f(init + 1e-6 * along) - f(init - 1e-6 * along)) / 2e-6
+    found = mixad.grad(lambda c: loss(mixad.scan, step, c, xs))(init)
+    np.testing.assert_allclose((found * along).sum(), wanted, 1e-6, 1e-8)
+
+
+def test_complex_numbers_are_moved_as_in_python():
+    def step(c, o):
+        moved = np.concatenate([c[1:] * 1j, c[:1]]) * 0.5 + np.tril(np.outer(c, c)).sum(0) + c[o]
+        return np.tanh(abs(c)) * moved, None
+
+    def f(scan):
+        return lambda c: (abs(scan(step, c, np.array([0, -1, 2, 0, 1]))[0]) ** 2).sum()
+
+    def in_python(step, c, xs):
+        for x in xs:
+            c, _ = step(c, x)
+        return c, None
+
+    init = drawn(3) + 1j * drawn(3)
+    found, wanted = (mixad.value_and_grad(f(scan))(init) for scan in (mixad.scan, in_python))
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12)
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int16, np.uint8, bool])
+def test_elements_of_every_size_are_moved_as_in_python(dtype, monkeypatch):
+    init = (np.array([3, 0, 2]).astype(dtype), drawn(3))
+
+    def step(c, o):
+        return (c[0][[2, 0, 1]], c[1] * 0.5 + c[0] * 1.0 + c[0][o]), None
+
+    def run():
+        return mixad.scan(step, init, np.array([0, 1, 2, -1, 0]))[0]
+
+    found = run()
+    monkeypatch.setattr(loops, "_run_natively", lambda *_: False)
+    for one, other in zip(found, run(), strict=True):
+        assert one.tobytes() == other.tobytes()
 
 
 def test_carries_that_change_places_are_not_overwritten(natively):
