@@ -388,18 +388,81 @@ class Stepping(Protocol):
         """
         ...
 
-    def copy_block(self, bytes_: int) -> LaunchBlock:
-        """Return what copies so many bytes.
+    def run_block(self, kernel: int, words: array[int], tiles: int) -> None:
+        """Run a launch once.
 
         Parameters
         ----------
-        bytes_ : int
-            How many.
+        kernel : int
+            Its address, as of a `LaunchBlock`.
+        words : array of int64
+            All filled in.
+        tiles : int
+            How many tiles there are.
+        """
+        ...
+
+    def move_block(
+        self, sources: int, runs: Sequence[tuple[int, int, int, int]], size: int
+    ) -> LaunchBlock:
+        """Return what makes an array of parts of others and of zeros.
+
+        Parameters
+        ----------
+        sources : int
+            How many others there are.
+        runs : sequence of (int, int, int, int)
+            Which of them, -1 for zeros; how many bytes of it come before; how many of the result
+            do; how many are copied.
+        size : int
+            How many bytes the result has.
 
         Returns
         -------
         LaunchBlock
-            With one argument and one result.
+            With one result.
+        """
+        ...
+
+    def take_block(self, count: int, size: int, gaps: Sequence[int] = ()) -> LaunchBlock | None:
+        """Return what takes elements of an array at positions, which are inside.
+
+        Parameters
+        ----------
+        count : int
+            How many.
+        size : int
+            Bytes of an element.
+        gaps : sequence of int
+            How many bytes come before each element of the array; empty if it has no gaps.
+
+        Returns
+        -------
+        LaunchBlock or None
+            Of an array and of positions in 64 bits; None for a size that it lacks.
+        """
+        ...
+
+    def add_at_block(
+        self, count: int, length: int, size: int, gaps: Sequence[int] = ()
+    ) -> LaunchBlock:
+        """Return what adds floats to zeros at positions, which are inside, one after another.
+
+        Parameters
+        ----------
+        count : int
+            How many floats.
+        length : int
+            How many zeros.
+        size : int
+            Bytes of a float: 8, or 4 where sums are rounded once.
+        gaps : sequence of int
+            How many bytes come before each float; empty if there are no gaps.
+
+        Returns
+        -------
+        LaunchBlock
+            Of floats and of positions in 64 bits.
         """
         ...
 

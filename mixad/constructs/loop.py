@@ -244,6 +244,8 @@ def _run_natively(
     if not steps.add(plan, inputs, outputs, captured):
         return False
     steps.take(count)
+    if steps.has_failed:
+        return False
     found.last = list(map(_own, last))
     return True
 

@@ -100,6 +100,8 @@ def _run_natively(
     if not steps.add(body, [*now, *map(Track.of, captured)], then, captured):
         return None
     count = steps.take(None, Track.of(flag).address, before)
+    if steps.has_failed:
+        return None
     return [pair[count % 2] for pair in pairs], count
 
 

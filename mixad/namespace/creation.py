@@ -127,6 +127,7 @@ _TRIL = Rule(
     (lambda g, x, k: tril(g, k=k),),
     fresh=True,
     linear="each",
+    moves=True,
 )
 _TRIU = Rule(
     "triu",
@@ -134,4 +135,5 @@ _TRIU = Rule(
     (lambda g, x, k: triu(g, k=k),),
     fresh=True,
     linear="each",
+    moves=True,
 )

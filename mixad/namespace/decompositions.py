@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from array_api_compat import device
 
 from mixad.backends.arrays import Array, library_of
@@ -42,8 +43,10 @@ from mixad.namespace.repeated_values import (
     nearly_zero,
     repeated_pairs,
 )
+from mixad.namespace.small_matrices import lower_factor
 from mixad.namespace.solving import identity_like, solve
 from mixad.namespace.symmetric import symmetric
+from mixad.tape.core_kernel import OverCores
 from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
@@ -88,7 +91,12 @@ def _lower(xp: Any, x: Array) -> tuple[Array]:
     return (xp.linalg.cholesky(x),)
 
 
-_CHOLESKY = ValuesRule("cholesky", _lower, (_of_cholesky,))
+def _indefinite() -> np.linalg.LinAlgError:
+    """Return what NumPy raises."""
+    return np.linalg.LinAlgError("Matrix is not positive definite")
+
+
+_CHOLESKY = ValuesRule("cholesky", OverCores(lower_factor, _lower, _indefinite), (_of_cholesky,))
 
 
 # -- QR --------------------------------------------------------------------------------------------

@@ -11,13 +11,16 @@ from array_api_compat import device
 
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
+from mixad.namespace import small_matrices
 from mixad.namespace.complex_numbers import conj, imag, is_complex
 from mixad.namespace.determinant_derivatives import gradient_of_det
 from mixad.namespace.elementwise import elementwise
+from mixad.namespace.joining import stack
 from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.solving import identity_like, inv, of_inverse
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.core_kernel import OverCores
+from mixad.tape.tracer import Tracer, bodies_among, plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["SlogdetResult", "det", "slogdet"]
@@ -40,16 +43,49 @@ def _cofactors(x: Any, values: Any) -> Any:
     """
     if not x.shape[-1]:
         return x
+    if _is_in_step(x) and x.shape[-1] <= _MAX_MINORS and not is_complex(x):
+        return _minors(x)
     library = library_of(plain(x))
     by_formula = library.name == "jax" and x.shape[-1] <= 3
     if isinstance(x, Tracer) or by_formula:
         return gradient_of_det(x)
-    inverse: Callable[[], Array] = functools.partial(library.xp.linalg.inv, x)
+    inverse: Callable[[], Array] = functools.partial(inv, x)
     if library.name == "torch":  # whose determinant may be that of the transposed matrix
         values, inverse = _eliminated_by_torch(x)
     if not _are_normal(values):
         return gradient_of_det(x)
     return values[..., None, None] * library.xp.matrix_transpose(inverse())
+
+
+_MAX_MINORS = 3
+"""Rows of matrices whose cofactors are written down in steps of loops, where nobody may look."""
+
+
+def _is_in_step(x: Any) -> bool:
+    """Whether a matrix is one in the body of a loop."""
+    return isinstance(x, Tracer) and bool(bodies_among(x.origin.levels))
+
+
+def _minors(x: Any) -> Any:
+    """Return cofactors as elements, or differences of two products of them."""
+    n = x.shape[-1]
+    if n == 1:
+        return elementwise("pow", x, 0.0)
+    rows = [[x[..., i, j] for j in range(n)] for i in range(n)]
+    if n == 2:
+        (a, b), (c, d) = rows
+        found = [[d, -c], [-b, a]]
+    else:
+        turned = [[*row, *row] for row in (*rows, *rows)]
+        found = [
+            [
+                turned[i + 1][j + 1] * turned[i + 2][j + 2]
+                - turned[i + 1][j + 2] * turned[i + 2][j + 1]
+                for j in range(n)
+            ]
+            for i in range(n)
+        ]
+    return stack([stack(row, axis=-1) for row in found], axis=-2)
 
 
 def _eliminated_by_torch(x: Array) -> tuple[Array, Callable[[], Array]]:
@@ -70,7 +106,11 @@ def _are_normal(values: Array) -> bool:
 
 
 _DET = ValuesRule(
-    "det", lambda xp, x: (xp.linalg.det(x),), (_of_determinant,), reads=(0,), is_total=True
+    "det",
+    OverCores(small_matrices.determinant, lambda xp, x: (xp.linalg.det(x),)),
+    (_of_determinant,),
+    reads=(0,),
+    is_total=True,
 )
 
 
@@ -109,18 +149,26 @@ def _inverse(xp: Any, x: Array) -> tuple[Array]:
 
 def _check_regular(sign: Array) -> None:
     if bool(library_of(sign).xp.any(sign == 0)):
-        raise TracerError(
-            "slogdet() of a singular matrix has no derivative: differentiate det(), which has one, "
-            "or add a multiple of the identity to the matrix"
-        )
+        raise _without_logarithm()
 
 
-_REGULAR_INVERSE = ValuesRule("inverse of a regular matrix", _inverse, (of_inverse,))
+def _without_logarithm() -> TracerError:
+    return TracerError(
+        "slogdet() of a singular matrix has no derivative: differentiate det(), which has one, "
+        "or add a multiple of the identity to the matrix"
+    )
+
+
+_REGULAR_INVERSE = ValuesRule(
+    "inverse of a regular matrix",
+    OverCores(small_matrices.inverse, _inverse, _without_logarithm),
+    (of_inverse,),
+)
 
 
 _SLOGDET = ValuesRule(
     "slogdet",
-    lambda xp, x: tuple(xp.linalg.slogdet(x)),
+    OverCores(small_matrices.log_determinant, lambda xp, x: tuple(xp.linalg.slogdet(x))),
     (_of_logarithm,),
     reads=(0,),
     is_total=True,

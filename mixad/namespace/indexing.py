@@ -13,12 +13,16 @@ import numpy as np
 from array_api_compat import device, is_writeable_array
 
 from mixad.backends.arrays import NUMPY, is_array, library_of
+from mixad.backends.hookspecs import LaunchBlock, Stepping
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.namespace.manipulation import normalized_axes, reshape
+from mixad.namespace.unknown_positions import positions_selected
 from mixad.scalar.dtypes import element_type_of
+from mixad.scalar.types import F32, F64
 from mixad.tape.constant import unwrapped
 from mixad.tape.memory import share
+from mixad.tape.moves import gaps_of
 from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
 from mixad.tape.tracer import Tracer, plain
 
@@ -38,7 +42,8 @@ def getitem(x: Any, key: Any) -> Any:
     """
     keys = key if isinstance(key, tuple) else (key,)
     if any(map(is_selection, keys)):
-        return gather(x, selected(positions_of(x), key))
+        found = positions_selected(tuple(x.shape), keys) if library_beside(x) is NUMPY else None
+        return gather(x, selected(positions_of(x), key) if found is None else found)
     return apply_rule(_GETITEM, x, key=tuple(map(basic_key, keys)))
 
 
@@ -91,6 +96,8 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = reshape(x, -1), 0
     (axis,) = normalized_axes(axis, x.ndim)
+    if isinstance(indices, Tracer) and library_beside(x) is NUMPY:
+        return getitem(x, (*[slice(None)] * axis, indices))
     given = positions_of(x), plain(without_lists(indices, x))
     return gather(x, computed(xp.take, given, {"axis": axis}))
 
@@ -130,6 +137,8 @@ def gather(x: Any, positions: Any) -> Any:
     Nobody else may hold the positions.
     """
     library_beside(positions)  # raises where a mask leaves open how many elements it selects
+    if type(positions) is np.ndarray and not positions.flags.c_contiguous:
+        positions = positions.copy(order="C")
     return apply_rule(_GATHER, x, positions)
 
 
@@ -148,6 +157,19 @@ def _taken(xp: Any, x: Any, positions: Any) -> Any:
     return xp.reshape(flat, positions.shape)
 
 
+def _take_block(backend: Stepping, x: Any, positions: Any) -> LaunchBlock | None:
+    """Return what takes elements."""
+    gaps = gaps_of(x)
+    if gaps is None or not _are_packed(positions):
+        return None
+    return backend.take_block(positions.size, x.dtype.itemsize, gaps)
+
+
+def _are_packed(positions: Any) -> bool:
+    """Whether positions have 64 bits, and no gaps."""
+    return bool(positions.dtype == np.int64 and positions.flags.c_contiguous)
+
+
 _GATHER = Rule(
     "indexing",
     _taken,
@@ -155,6 +177,8 @@ _GATHER = Rule(
     fresh=True,
     linear="each",
     positions=(1,),
+    moves=True,
+    block=_take_block,
 )
 
 
@@ -183,6 +207,17 @@ def _added_at(xp: Any, size: int, weights: Any, at: Any) -> Any:
     return sums.astype(weights.dtype, copy=False)
 
 
+def _add_at_block(
+    backend: Stepping, g: Any, positions: Any, shape: tuple[int, ...]
+) -> LaunchBlock | None:
+    """Return what adds elements to zeros."""
+    gaps = gaps_of(g)
+    is_float = element_type_of(g.dtype) in (F32, F64)
+    if gaps is None or not is_float or not _are_packed(positions):
+        return None
+    return backend.add_at_block(positions.size, math.prod(shape), g.dtype.itemsize, gaps)
+
+
 _SCATTER_ADD = Rule(
     "the adjoint of indexing",
     _added,
@@ -190,6 +225,7 @@ _SCATTER_ADD = Rule(
     fresh=True,
     linear="each",
     positions=(1,),
+    block=_add_at_block,
 )
 
 
@@ -245,6 +281,7 @@ _GETITEM = Rule(
     is_view=True,
     is_part=True,
     part=_part,
+    moves=True,
 )
 
 
@@ -289,6 +326,7 @@ _PLACE = Rule(
     (lambda g, x, shape, key: getitem(g, key),),
     linear="each",
     shape=lambda xp, own, shape, key: shape,
+    moves=True,
 )
 
 

@@ -68,7 +68,11 @@ def _parts(g: Any, wanted: Sequence[bool], *arrays: Any, axis: int) -> list[Any]
 
 
 _CONCAT = Rule(
-    "concat", lambda xp, *arrays, axis: xp.concat(arrays, axis=axis), _parts, linear="all"
+    "concat",
+    lambda xp, *arrays, axis: xp.concat(arrays, axis=axis),
+    _parts,
+    linear="all",
+    moves=True,
 )
 
 

@@ -6,6 +6,8 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
@@ -72,9 +74,10 @@ def _is_kernel(a: Any, b: Any) -> bool:
     levels = [x.origin.levels for x in (a, b) if isinstance(x, Tracer) and x.state is None]
     if not any(map(bodies_among, levels)) or a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
         return False
-    count = math.prod(a.shape) * (b.shape[-1] if b.ndim > 1 else 1)
-    is_small = max(a.ndim, b.ndim) <= 2 and 0 < count <= _MAX_PRODUCTS
-    return is_small and all(element_type_of(x.dtype) in (F32, F64) for x in (a, b))
+    batch = math.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
+    count = batch * math.prod(a.shape[-2:]) * (b.shape[-1] if b.ndim > 1 else 1)
+    are_floats = all(element_type_of(x.dtype) in (F32, F64) for x in (a, b))
+    return are_floats and 0 < count <= _MAX_PRODUCTS
 
 
 def _summed_products(a: Any, b: Any) -> Any:
@@ -82,7 +85,8 @@ def _summed_products(a: Any, b: Any) -> Any:
     if b.ndim == 1:
         return total(elementwise("mul", a, b), -1)
     columns = reshape(a, (*a.shape, 1))
-    return total(elementwise("mul", columns, b), -2)
+    rows = b if b.ndim <= 2 else reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    return total(elementwise("mul", columns, rows), -2)
 
 
 def _product(a: Any, b: Any, *, turns_a: bool = False, turns_b: bool = False) -> Any:

@@ -66,6 +66,7 @@ _RESHAPE = Rule(
     linear="each",
     shape=shape_of_view(_reshaped),
     is_view=True,
+    moves=True,
 )
 
 
@@ -88,6 +89,7 @@ _PERMUTE_DIMS = Rule(
     linear="each",
     shape=lambda xp, own, axes: tuple(own[a] for a in axes),
     is_view=True,
+    moves=True,
 )
 
 
@@ -144,6 +146,7 @@ _FLIP = Rule(
     lambda xp, x, axis: xp.flip(x, axis=axis),
     (lambda g, x, axis: flip(g, axis=axis),),
     linear="each",
+    moves=True,
 )
 
 
@@ -179,6 +182,7 @@ _ROLL = Rule(
     fresh=True,
     linear="each",
     steps=_steps,
+    moves=True,
 )
 
 

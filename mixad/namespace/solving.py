@@ -19,7 +19,9 @@ from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.linear_algebra import adjoint, matmul
 from mixad.namespace.manipulation import reshape
+from mixad.namespace.small_matrices import inverse, solution
 from mixad.tape.broadcasting import sum_to
+from mixad.tape.core_kernel import OverCores
 from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
@@ -32,12 +34,21 @@ def inv(x: Any) -> Any:
 
 
 def of_inverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
-    """Return the cotangent of matrices from that of their inverses."""
-    inverse = adjoint(values[0])
-    return -matmul(inverse, matmul(gs[0], inverse))
+    """Return the cotangent of matrices, of that of their inverses."""
+    turned = adjoint(values[0])
+    return -matmul(turned, matmul(gs[0], turned))
 
 
-_INV = ValuesRule("inv", lambda xp, x: (xp.linalg.inv(x),), (of_inverse,))
+def _inverted(xp: Any, x: Any) -> tuple[Any]:
+    return (xp.linalg.inv(x),)
+
+
+def singular() -> np.linalg.LinAlgError:
+    """Return what NumPy raises of a matrix without an inverse."""
+    return np.linalg.LinAlgError("Singular matrix")
+
+
+_INV = ValuesRule("inv", OverCores(inverse, _inverted, singular), (of_inverse,))
 
 
 def solve(a: Any, b: Any) -> Any:
@@ -67,7 +78,9 @@ def _solved(xp: Any, a: Any, b: Any) -> tuple[Any]:
     return (xp.linalg.solve(a, b),)
 
 
-_SOLVE = ValuesRule("solve", _solved, (_of_matrix, _of_right_side), reads=(0,))
+_SOLVE = ValuesRule(
+    "solve", OverCores(solution, _solved, singular), (_of_matrix, _of_right_side), reads=(0,)
+)
 
 
 def matrix_power(x: Any, n: int) -> Any:

@@ -13,7 +13,9 @@ from typing import Any
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import is_complex
+from mixad.namespace.small_matrices import checked_symmetric
 from mixad.tape.constant import is_traced
+from mixad.tape.core_kernel import OverCores
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["symmetric"]
@@ -40,10 +42,13 @@ def _uneven(x: Array) -> Array:
 
 
 def _check(what: str, is_uneven: bool, has_complex: bool) -> None:
-    if not is_uneven:
-        return
+    if is_uneven:
+        raise _refusal(what, has_complex)
+
+
+def _refusal(what: str, has_complex: bool = False) -> TracerError:
     kind, other = ("Hermitian", "x.conj().mT") if has_complex else ("symmetric", "x.mT")
-    raise TracerError(
+    return TracerError(
         f"{what}() of a matrix that is being differentiated and is not {kind}: the library reads "
         f"one triangle, and the derivative is that along {kind} matrices; pass (x + {other}) / 2, "
         f"or a {kind} matrix made of the triangle that is meant"
@@ -66,4 +71,8 @@ def _checked_block(block: Array, uneven: Array, what: str) -> Array:
     return block
 
 
-_SYMMETRIC = ValuesRule("symmetric", _looked_at, (lambda gs, values, x, what: gs[0],))
+_SYMMETRIC = ValuesRule(
+    "symmetric",
+    OverCores(checked_symmetric, _looked_at, _refusal),
+    (lambda gs, values, x, what: gs[0],),
+)

@@ -76,6 +76,7 @@ _BROADCAST_TO = Rule(
     linear="each",
     shape=shape_of_view(_broadcast),
     is_view=True,
+    moves=True,
 )
 
 

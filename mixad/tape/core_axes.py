@@ -127,4 +127,6 @@ def _of_elements(g: Any, wanted: Sequence[bool], *elements: Any, core: Core) -> 
 
 
 _ELEMENTS = ValuesRule("taking an array apart", _views, (_of_whole,), fresh=True, is_total=True)
-_ASSEMBLED = Rule("putting an array together", _side_by_side, _of_elements, linear="all")
+_ASSEMBLED = Rule(
+    "putting an array together", _side_by_side, _of_elements, linear="all", moves=True
+)

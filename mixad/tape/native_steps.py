@@ -33,7 +33,11 @@ _MAX_STEPS = 1 << 20
 
 class NativeLaunch(NamedTuple):
     """A launch on registers, over all elements or box by box: which of those that it reads are
-    numbers in its words, and how many bytes each result has."""
+    numbers in its words, and how many bytes each result has.
+
+    One that may fail keeps what does in one place: its words, and how many bytes it has.  The last
+    is what keeps the code in memory, where no step of the plan does.
+    """
 
     backend: Stepping
     blocks: tuple[LaunchBlock, ...]
@@ -41,6 +45,9 @@ class NativeLaunch(NamedTuple):
     writes: tuple[int, ...]
     numbers: tuple[int, ...]
     sizes: tuple[int, ...]
+    fails: tuple[int, ...] = ()
+    room: int = 0
+    compiled: object = None
 
 
 class NativeAlias(NamedTuple):
@@ -110,11 +117,14 @@ class NativeSteps:
         The words that move on from step to step.
     memory : list of array
         What the launches write that no later step reads.
+    fails : list of array
+        Where launches that may fail note that they have.
     """
 
     blocks: list[LaunchBlock] = field(default_factory=list)
     moves: list[tuple[int, int, int, int]] = field(default_factory=list)
     memory: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    fails: list[np.ndarray[Any, Any]] = field(default_factory=list)
     _backend: Stepping | None = None
 
     def add(
@@ -183,6 +193,10 @@ class NativeSteps:
                 self._place(block, word, tracks[launch.reads[param]], first)
             for param, word, pack in block.numbers:
                 block.words[word] = pack(numbers[launch.reads[param]])
+            if launch.fails:
+                self.fails.append(np.zeros(launch.room, np.uint8))
+                for word in launch.fails:
+                    block.words[word] = address_of(self.fails[-1])
             for at, result in zip(launch.writes, block.writes, strict=True):
                 self._place(block, result.word, written[at], result.first)
             self.blocks.append(block)
@@ -209,9 +223,10 @@ class NativeSteps:
     def _copy(self, plan: Plan, at: int, source: Track, target: Track) -> None:
         """Add a copy of a result that is elsewhere."""
         assert self._backend is not None
-        block = self._backend.copy_block(plan.sizes[plan.values.index(at)])
-        self._place(block, 1, source)
-        self._place(block, 0, target)
+        size = plan.sizes[plan.values.index(at)]
+        block = self._backend.move_block(1, ((0, 0, 0, size),), size)
+        self._place(block, block.reads[0][1], source)
+        self._place(block, block.writes[0].word, target)
         self.blocks.append(block)
 
     def _place(self, block: LaunchBlock, word: int, track: Track, first: int = 0) -> None:
@@ -220,8 +235,15 @@ class NativeSteps:
         if track.even or track.odd:
             self.moves.append((len(self.blocks), word, track.even, track.odd))
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a launch has failed, in whatever step: Python raises what it does."""
+        return any(each.any() for each in self.fails)
+
     def take(self, count: int | None, flag: int = 0, tested: int = 0) -> int:
         """Take so many steps, or as many as a flag says; return how many these were.
+
+        There may be fewer once one has failed.
 
         Parameters
         ----------
@@ -239,7 +261,7 @@ class NativeSteps:
             begun = perf_counter()
             end = at + many if count is None else min(at + many, count)
             reached = backend.take_steps(self.blocks, self.moves, at, end, flag, tested)
-            if reached < end:
+            if reached < end or self.has_failed:
                 return reached
             at, taken = end, perf_counter() - begun
             many = min(2 * many if taken < _SECONDS else max(many // 2, 2), _MAX_STEPS)

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from mixad.backends.arrays import NUMPY, Array, Library, as_array, library_of
 from mixad.backends.autocast import in_given_types
+from mixad.backends.hookspecs import LaunchBlock
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.tape.buffer import Buffer, buffer_of, copied
@@ -192,6 +193,12 @@ class Rule:
     steps : callable, optional
         Of a rule with one argument, whose elements it moves on around: ``(own, **static)``, with
         the shape of the argument, is how far along each axis; None if not along axes.
+    moves : bool
+        Whether each element of the value is one of an argument or zero, and which one depends on
+        shapes, ``positions`` and options alone.
+    block : callable, optional
+        ``(backend, *arrays, **static)``, of NumPy's arrays: what a `Stepping` backend runs
+        for arrays like these, or None.
     """
 
     name: str
@@ -207,6 +214,8 @@ class Rule:
     is_part: bool = False
     part: Callable[..., Part | None] | None = None
     steps: Callable[..., tuple[int, ...] | None] | None = None
+    moves: bool = False
+    block: Callable[..., LaunchBlock | None] | None = None
 
     def waits_for(self, arguments: Sequence[Any]) -> bool:
         """Whether the value for some arguments is made when someone asks for it."""

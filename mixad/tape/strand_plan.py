@@ -14,14 +14,17 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from mixad.backends import registry
 from mixad.backends.arrays import NUMPY, Library, is_array
 from mixad.backends.autocast import in_given_types
 from mixad.backends.execute import InBoxes, Kernel, Prepared, kernel_for
+from mixad.backends.hookspecs import LaunchBlock, Stepping
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.rolls import Shifts
 from mixad.tape import plan_steps as steps
 from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.core_kernel import OverCores
 from mixad.tape.forward_node import contraction_of
 from mixad.tape.gradient_plan import MADE, in_shape
 from mixad.tape.journal import (
@@ -40,6 +43,7 @@ from mixad.tape.journal import (
     Viewed,
 )
 from mixad.tape.kernel_call import KernelCall, kernel_values
+from mixad.tape.moves import runs_of
 from mixad.tape.native_steps import Native, NativeAlias, NativeLaunch, alias_of
 from mixad.tape.node import Rule
 from mixad.tape.plan import Fixed, Plan, Result, share_memory
@@ -58,6 +62,11 @@ _LARGE = 1 << 16
 
 _MAX_UNFOLDED = 1 << 14
 """Elements of arrays whose pullbacks are taken apart: more take longer than what is saved."""
+
+
+def _is_numpys(array: Any) -> bool:
+    """Whether something is an array of NumPy itself."""
+    return type(array) is np.ndarray
 
 
 class _Found(NamedTuple):
@@ -184,6 +193,11 @@ class _Planner:
     def _aliases(self) -> set[int]:
         """Which steps give a view, so that there is nothing to do."""
         return {at for at, native in self._natives.items() if type(native) is NativeAlias}
+
+    @property
+    def _is_body(self) -> bool:
+        """Whether a backend may run the steps by itself, as those of a loop."""
+        return self._compiles and self._library is NUMPY
 
     def _as_natives(self) -> tuple[Native, ...] | None:
         """Return the steps if a backend can run all of them by itself."""
@@ -331,6 +345,8 @@ class _Planner:
             assert shifts is not None
             self._touch(source, register)
             self._step("roll", partial(steps.roll, source, shifts, register))
+            if self._is_body:
+                self._note_runs(partial(rolled, shifts=shifts), [source], [0], register)
         else:
             reads = []
             for source, shifts in terms:
@@ -442,6 +458,73 @@ class _Planner:
             if native is not None:
                 self._natives[len(self._makers) - 1] = native
 
+    def _note_core(self, evaluate: OverCores, entry: Evaluated, results: Sequence[int]) -> None:
+        """Note that the last step is a kernel over small arrays that a backend runs, if it is."""
+        reads, at = self._places(entry.arguments), len(self._makers) - 1
+        found = evaluate.block([self.registers[each] for each in reads], entry.static)
+        if found is not None:
+            sizes = tuple([self.registers[each].nbytes for each in results])
+            self._natives[at] = NativeLaunch(
+                found.backend,
+                (found.block,),
+                tuple(reads),
+                tuple(results),
+                (),
+                sizes,
+                found.fails,
+                found.room,
+                found.compiled,
+            )
+            self._work[at] = "kernel"
+
+    def _note_moves(self, rule: Rule, entry: Evaluated, result: int) -> None:
+        """Note that the last step copies or adds elements, if a backend can do so by itself."""
+        places, constants = self._places(entry.arguments), {each for each, _ in self._constants}
+        if rule.moves and constants.issuperset(places[k] for k in rule.positions):
+            moved = [k for k in range(len(places)) if k not in rule.positions]
+            evaluate = partial(rule.evaluate, self._library.xp, **entry.static)
+            if self._note_runs(evaluate, places, moved, result):
+                return
+        arrays, backend = [self.registers[at] for at in places], self._stepping(result)
+        if rule.block is not None and backend is not None and all(map(_is_numpys, arrays)):
+            block = rule.block(backend, *arrays, **entry.static)
+            if block is not None:
+                self._note_block(backend, block, places, result)
+
+    def _note_runs(
+        self, evaluate: Callable[..., Any], places: list[int], moved: Sequence[int], result: int
+    ) -> bool:
+        """Note that the last step copies parts of arrays; tell whether a backend can."""
+        at, value, backend = len(self._makers) - 1, self.registers[result], self._stepping(result)
+        arrays = [self.registers[each] for each in places]
+        if at in self._natives or backend is None or not all(map(_is_numpys, arrays)):
+            return at in self._natives
+        runs = runs_of(evaluate, arrays, moved, value)
+        if runs is None:
+            return False
+        sources, (source, first, _, count) = [places[k] for k in moved], runs[0]
+        if source >= 0 and count == value.nbytes:
+            self._natives[at] = NativeAlias(sources[source], result, first, False)
+        else:
+            block = backend.move_block(len(sources), runs, value.nbytes)
+            self._note_block(backend, block, sources, result)
+        return True
+
+    def _note_block(
+        self, backend: Stepping, block: LaunchBlock, reads: Sequence[int], result: int
+    ) -> None:
+        """Note that the last step is one that a backend runs by itself."""
+        at, sizes = len(self._makers) - 1, (self.registers[result].nbytes,)
+        self._natives[at] = NativeLaunch(backend, (block,), tuple(reads), (result,), (), sizes)
+        self._work[at] = "kernel"
+
+    def _stepping(self, result: int) -> Stepping | None:
+        """Return what may run the step of a result by itself, whose elements may be of any type."""
+        if type(self.registers[result]) is not np.ndarray:
+            return None
+        backend = registry.resolve("numpy", "cpu", frozenset(("float64",)))
+        return backend if isinstance(backend, Stepping) else None
+
     def _launch_of(
         self,
         call: KernelCall,
@@ -524,11 +607,15 @@ class _Planner:
         if type(rule) is ValuesRule:
             step = partial(steps.evaluate_several, evaluate, entry.static, arguments, results)
             self._step(rule.name, step)
+            if isinstance(rule.evaluate, OverCores) and self._is_body:
+                self._note_core(rule.evaluate, entry, results)
         else:
             step = partial(steps.evaluate, evaluate, entry.static, arguments, results[0])
             self._step(rule.name, step)
             if len(entry.arguments) == 1:
                 self._note_alias(self._at(entry.arguments[0]), results[0])
+            if type(rule) is Rule and self._is_body:
+                self._note_moves(rule, entry, results[0])
 
     def pulled_kernel(self, entry: PulledKernel) -> None:
         """Take a step that pulls kernels back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from mixad.backends.cpu.launch import (
     prepare_launch,
     prepare_repeated,
 )
-from mixad.backends.cpu.steps import copy_block, take_steps
+from mixad.backends.cpu.steps import add_at_block, move_block, take_block, take_steps
 from mixad.backends.hookspecs import LaunchBlock
 from mixad.backends.object_cache import default
 from mixad.config import show_bytes
@@ -152,9 +153,25 @@ class CpuBackend:
         """Return a launch whose words are filled in once; None for one that takes long."""
         return prepare_block(bound.kernel, bound.launch, bound.binding, firsts)
 
-    def copy_block(self, bytes_: int) -> LaunchBlock:
-        """Return a launch that copies a number of bytes."""
-        return copy_block(bytes_)
+    def run_block(self, kernel: int, words: array[int], tiles: int) -> None:
+        """Run a launch once."""
+        compiler.KERNEL_PROTOTYPE(kernel)(words.buffer_info()[0], 0, tiles)
+
+    def move_block(
+        self, sources: int, runs: Sequence[tuple[int, int, int, int]], size: int
+    ) -> LaunchBlock:
+        """Return what makes so many bytes of runs of others."""
+        return move_block(sources, runs, size)
+
+    def take_block(self, count: int, size: int, gaps: Sequence[int] = ()) -> LaunchBlock | None:
+        """Return what takes so many elements at positions."""
+        return take_block(count, size, gaps)
+
+    def add_at_block(
+        self, count: int, length: int, size: int, gaps: Sequence[int] = ()
+    ) -> LaunchBlock:
+        """Return what adds so many floats at positions."""
+        return add_at_block(count, length, size, gaps)
 
     def take_steps(
         self,

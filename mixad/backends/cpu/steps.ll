@@ -7,15 +7,56 @@
 %move = type { ptr, i64, i64 }                          ; word; how far after an even step, an odd one
 
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
-; A kernel that copies bytes: destination, source, how many.
-define void @copy(ptr %block, i64 %begin, i64 %end) {
+; A kernel that copies runs of bytes: destination, how many runs, sources, runs. A run has the word
+; of its source, 0 for zeros; how far it begins after that, and after the destination; its length.
+define void @move(ptr %block, i64 %begin, i64 %end) {
+entry:
   %to = load ptr, ptr %block
-  %fromp = getelementptr i64, ptr %block, i64 1
-  %from = load ptr, ptr %fromp
-  %bytesp = getelementptr i64, ptr %block, i64 2
+  %countp = getelementptr i64, ptr %block, i64 1
+  %count = load i64, ptr %countp
+  %firstp = getelementptr i64, ptr %block, i64 2
+  %first = load i64, ptr %firstp
+  %runs = getelementptr i64, ptr %block, i64 %first
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k1, %moved ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %run, label %done
+run:
+  %at = shl i64 %k, 2
+  %wordp = getelementptr i64, ptr %runs, i64 %at
+  %word = load i64, ptr %wordp
+  %fromp = getelementptr i64, ptr %wordp, i64 1
+  %from = load i64, ptr %fromp
+  %afterp = getelementptr i64, ptr %wordp, i64 2
+  %after = load i64, ptr %afterp
+  %bytesp = getelementptr i64, ptr %wordp, i64 3
   %bytes = load i64, ptr %bytesp
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  %target = getelementptr i8, ptr %to, i64 %after
+  %is_zero = icmp eq i64 %word, 0
+  br i1 %is_zero, label %zeros, label %source
+zeros:
+  call void @llvm.memset.p0.i64(ptr %target, i8 0, i64 %bytes, i1 false)
+  br label %moved
+source:
+  %addressp = getelementptr i64, ptr %block, i64 %word
+  %address = load ptr, ptr %addressp
+  %found = getelementptr i8, ptr %address, i64 %from
+  %is_one = icmp eq i64 %bytes, 8
+  br i1 %is_one, label %one, label %several
+one:
+  %element = load i64, ptr %found, align 1
+  store i64 %element, ptr %target, align 1
+  br label %moved
+several:
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %found, i64 %bytes, i1 false)
+  br label %moved
+moved:
+  %k1 = add i64 %k, 1
+  br label %next
+done:
   ret void
 }
 
@@ -171,6 +212,180 @@ round:
   %short = fptrunc double %wide to float
   %target = getelementptr float, ptr %to, i64 %k
   store float %short, ptr %target
+  %k1 = add i64 %k, 1
+  br label %next
+done:
+  ret void
+}
+
+; A kernel that takes elements at positions: destination, source, positions, how many, and the word
+; from which on the block has how many bytes come before each element of the source; 0 if it has no
+; gaps.
+define void @take8(ptr %block, i64 %begin, i64 %end) {
+entry:
+  %to = load ptr, ptr %block
+  %fromp = getelementptr i64, ptr %block, i64 1
+  %from = load ptr, ptr %fromp
+  %placesp = getelementptr i64, ptr %block, i64 2
+  %places = load ptr, ptr %placesp
+  %countp = getelementptr i64, ptr %block, i64 3
+  %count = load i64, ptr %countp
+  %gapsp = getelementptr i64, ptr %block, i64 4
+  %gaps = load i64, ptr %gapsp
+  %has_gaps = icmp ne i64 %gaps, 0
+  %table = getelementptr i64, ptr %block, i64 %gaps
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k1, %take ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %find, label %done
+find:
+  %placep = getelementptr i64, ptr %places, i64 %k
+  %place = load i64, ptr %placep
+  %packed = mul i64 %place, 8
+  br i1 %has_gaps, label %look, label %take
+look:
+  %beforep = getelementptr i64, ptr %table, i64 %place
+  %before = load i64, ptr %beforep
+  br label %take
+take:
+  %first = phi i64 [ %packed, %find ], [ %before, %look ]
+  %source = getelementptr i8, ptr %from, i64 %first
+  %element = load i64, ptr %source
+  %target = getelementptr i64, ptr %to, i64 %k
+  store i64 %element, ptr %target
+  %k1 = add i64 %k, 1
+  br label %next
+done:
+  ret void
+}
+
+; The same of elements of four bytes.
+define void @take4(ptr %block, i64 %begin, i64 %end) {
+entry:
+  %to = load ptr, ptr %block
+  %fromp = getelementptr i64, ptr %block, i64 1
+  %from = load ptr, ptr %fromp
+  %placesp = getelementptr i64, ptr %block, i64 2
+  %places = load ptr, ptr %placesp
+  %countp = getelementptr i64, ptr %block, i64 3
+  %count = load i64, ptr %countp
+  %gapsp = getelementptr i64, ptr %block, i64 4
+  %gaps = load i64, ptr %gapsp
+  %has_gaps = icmp ne i64 %gaps, 0
+  %table = getelementptr i64, ptr %block, i64 %gaps
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k1, %take ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %find, label %done
+find:
+  %placep = getelementptr i64, ptr %places, i64 %k
+  %place = load i64, ptr %placep
+  %packed = mul i64 %place, 4
+  br i1 %has_gaps, label %look, label %take
+look:
+  %beforep = getelementptr i64, ptr %table, i64 %place
+  %before = load i64, ptr %beforep
+  br label %take
+take:
+  %first = phi i64 [ %packed, %find ], [ %before, %look ]
+  %source = getelementptr i8, ptr %from, i64 %first
+  %element = load i32, ptr %source
+  %target = getelementptr i32, ptr %to, i64 %k
+  store i32 %element, ptr %target
+  %k1 = add i64 %k, 1
+  br label %next
+done:
+  ret void
+}
+
+; A kernel that adds doubles at positions to zeros, in order: destination, source, positions, how
+; many, gaps as above, how many bytes of zeros.
+define void @add_at8(ptr %block, i64 %begin, i64 %end) {
+entry:
+  %to = load ptr, ptr %block
+  %fromp = getelementptr i64, ptr %block, i64 1
+  %from = load ptr, ptr %fromp
+  %placesp = getelementptr i64, ptr %block, i64 2
+  %places = load ptr, ptr %placesp
+  %countp = getelementptr i64, ptr %block, i64 3
+  %count = load i64, ptr %countp
+  %gapsp = getelementptr i64, ptr %block, i64 4
+  %gaps = load i64, ptr %gapsp
+  %has_gaps = icmp ne i64 %gaps, 0
+  %table = getelementptr i64, ptr %block, i64 %gaps
+  %roomp = getelementptr i64, ptr %block, i64 5
+  %room = load i64, ptr %roomp
+  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %room, i1 false)
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k1, %add ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %find, label %done
+find:
+  %packed = mul i64 %k, 8
+  br i1 %has_gaps, label %look, label %add
+look:
+  %beforep = getelementptr i64, ptr %table, i64 %k
+  %before = load i64, ptr %beforep
+  br label %add
+add:
+  %first = phi i64 [ %packed, %find ], [ %before, %look ]
+  %source = getelementptr i8, ptr %from, i64 %first
+  %element = load double, ptr %source
+  %placep = getelementptr i64, ptr %places, i64 %k
+  %place = load i64, ptr %placep
+  %target = getelementptr double, ptr %to, i64 %place
+  %other = load double, ptr %target
+  %sum = fadd double %other, %element
+  store double %sum, ptr %target
+  %k1 = add i64 %k, 1
+  br label %next
+done:
+  ret void
+}
+
+; The same of floats, whose sums are doubles.
+define void @add_at4(ptr %block, i64 %begin, i64 %end) {
+entry:
+  %to = load ptr, ptr %block
+  %fromp = getelementptr i64, ptr %block, i64 1
+  %from = load ptr, ptr %fromp
+  %placesp = getelementptr i64, ptr %block, i64 2
+  %places = load ptr, ptr %placesp
+  %countp = getelementptr i64, ptr %block, i64 3
+  %count = load i64, ptr %countp
+  %gapsp = getelementptr i64, ptr %block, i64 4
+  %gaps = load i64, ptr %gapsp
+  %has_gaps = icmp ne i64 %gaps, 0
+  %table = getelementptr i64, ptr %block, i64 %gaps
+  %roomp = getelementptr i64, ptr %block, i64 5
+  %room = load i64, ptr %roomp
+  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %room, i1 false)
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k1, %add ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %find, label %done
+find:
+  %packed = mul i64 %k, 4
+  br i1 %has_gaps, label %look, label %add
+look:
+  %beforep = getelementptr i64, ptr %table, i64 %k
+  %before = load i64, ptr %beforep
+  br label %add
+add:
+  %first = phi i64 [ %packed, %find ], [ %before, %look ]
+  %source = getelementptr i8, ptr %from, i64 %first
+  %short = load float, ptr %source
+  %element = fpext float %short to double
+  %placep = getelementptr i64, ptr %places, i64 %k
+  %place = load i64, ptr %placep
+  %target = getelementptr double, ptr %to, i64 %place
+  %other = load double, ptr %target
+  %sum = fadd double %other, %element
+  store double %sum, ptr %target
   %k1 = add i64 %k, 1
   br label %next
 done:

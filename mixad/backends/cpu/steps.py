@@ -15,7 +15,7 @@ from typing import Any
 from mixad.backends.cpu.compiler import cached_module
 from mixad.backends.hookspecs import LaunchBlock, Written
 
-__all__ = ["copy_block", "narrow_block", "sum_block", "take_steps"]
+__all__ = ["add_at_block", "move_block", "narrow_block", "sum_block", "take_block", "take_steps"]
 
 
 class _Native:
@@ -24,13 +24,19 @@ class _Native:
     def __init__(self) -> None:
         files = importlib.resources.files("mixad.backends.cpu")
         source = files.joinpath("steps.ll").read_text("utf-8")
-        module = cached_module(source, lambda: source, allowed=frozenset({"memcpy"}))
+        module = cached_module(source, lambda: source, allowed=_COPIES)
         module.keep_forever()
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         types = pointer, number, pointer, number, number, number, pointer, number
-        self.copy = module.address("copy")
+        self.move = module.address("move")
+        self.take = {size: module.address(f"take{size}") for size in (4, 8)}
+        self.add_at = {size: module.address(f"add_at{size}") for size in (4, 8)}
         self.sum_rows, self.narrow = module.address("sum_rows"), module.address("narrow")
         self.take_steps: Any = module.function("take_steps", ctypes.CFUNCTYPE(number, *types))
+
+
+_COPIES = frozenset({"memcpy", "memset", "bzero", "__bzero"})
+"""What LLVM calls to copy and to clear memory."""
 
 
 @functools.cache
@@ -38,11 +44,44 @@ def _native() -> _Native:
     return _Native()
 
 
-def copy_block(bytes_: int) -> LaunchBlock:
-    """Return a launch that copies a number of bytes: its words are destination and source."""
-    return LaunchBlock(
-        _native().copy, array("q", (0, 0, bytes_)), 1, ((0, 1, 0),), (), (Written(0, bytes_),)
-    )
+def move_block(sources: int, runs: Sequence[tuple[int, int, int, int]], size: int) -> LaunchBlock:
+    """Return what makes so many bytes of runs of others: see `Stepping.move_block`."""
+    words = array("q", (0, len(runs), _FIRST_SOURCE + sources, *[0] * sources))
+    for source, first, after, count in runs:
+        words.extend((0 if source < 0 else _FIRST_SOURCE + source, first, after, count))
+    reads = tuple([(k, _FIRST_SOURCE + k, 0) for k in range(sources)])
+    return LaunchBlock(_native().move, words, 1, reads, (), (Written(0, size),))
+
+
+_FIRST_SOURCE = 3
+"""The word of the first source of a copy."""
+
+
+def take_block(count: int, size: int, gaps: Sequence[int]) -> LaunchBlock | None:
+    """Return what takes so many elements of a size at positions: see `Stepping.take_block`."""
+    address = _native().take.get(size)
+    if address is None:
+        return None
+    words = array("q", (0, 0, 0, count, _TABLE - 1 if gaps else 0, *gaps))
+    return LaunchBlock(address, words, 1, _TWO_READS, (), (Written(0, count * size),))
+
+
+def add_at_block(count: int, length: int, size: int, gaps: Sequence[int]) -> LaunchBlock:
+    """Return what adds so many floats at positions: see `Stepping.add_at_block`."""
+    words = array("q", (0, 0, 0, count, _TABLE if gaps else 0, 8 * length, *gaps))
+    finish = ((False, narrow_block(length)),) if size == _FLOAT else ()
+    written = Written(0, 8 * length, finish)
+    return LaunchBlock(_native().add_at[size], words, 1, _TWO_READS, (), (written,))
+
+
+_TWO_READS = ((0, 1, 0), (1, 2, 0))
+"""Elements and positions, after the word of the result."""
+
+_TABLE = 6
+"""The word after those of a sum at positions."""
+
+_FLOAT = 4
+"""Bytes of a float, whose sums are doubles."""
 
 
 def sum_block(rows: int, length: int, blocks: int) -> LaunchBlock:
