@@ -241,7 +241,9 @@ class Body(Static):
                 given.append(noted_array(self.kind(cell, origin)))
             found = results_of(journal.perform(self._operation, given))
             values = dict(enumerate(found))
-            constants = {at: journal.constant(v) for at, v in values.items() if not isinstance(v, Tracer)}
+            constants = {
+                at: journal.constant(v) for at, v in values.items() if not isinstance(v, Tracer)
+            }
             noted = journal.noted(values)
         if level.looks or not journal.is_whole:
             return None

@@ -128,6 +128,7 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
 
 
 def internal(member: int, result: int) -> int:
+    """Return what stands among leaves for a result of a call."""
     return ~(member << 16 | result)
 
 

@@ -228,9 +228,7 @@ class Journal:
             if isinstance(value, Tracer)
         }
         equations = [each for places in self._equations for each in places.equations]
-        return Noted(
-            equations, tuple(self.constants), registers, self._count, tuple(self.decided)
-        )
+        return Noted(equations, tuple(self.constants), registers, self._count, tuple(self.decided))
 
     # -- registers ---------------------------------------------------------------------------------
 
@@ -368,7 +366,7 @@ class Journal:
         self._equations.append(_Places(list(equations)))
 
     def recorded(self, nodes: Sequence[KernelNode]) -> None:
-        """Note the passes of a kernel; where numbers came from is known when its operation is over."""
+        """Note the passes of a kernel, which are equations when their operation is over."""
         places = _Places([], nodes)
         self._equations.append(places)
         self._open.append(places)

@@ -157,9 +157,7 @@ class _Group:
             return False  # what is read by index has its cotangent when the group is pulled back
         active = {each for each in self.active if each[0] not in made} | other.active
         is_by_duals = has_loops or options.mode.strategy == "forward"
-        if is_by_duals and len(active) > max(
-            MAX_PARTIALS, len(self.active), len(other.active)
-        ):
+        if is_by_duals and len(active) > max(MAX_PARTIALS, len(self.active), len(other.active)):
             return False
         self.has_loops, self.active, self.options = has_loops, active, options
         self.indexed |= other.indexed
@@ -258,6 +256,23 @@ class Planner:
                 if type(equation.rule) is not Rule:
                     self._held.update(dict.fromkeys(equation.results, end))
         self._held.update(dict.fromkeys(wanted, end))
+        self._hold_for_later(self._held.copy())
+
+    def _hold_for_later(self, read: dict[Register, int]) -> None:
+        """Hold what is read from memory when kernels are launched, or rules evaluated, that wait;
+        ``read`` says until when each value may be asked for."""
+        for equation in reversed(self._equations):
+            if type(equation) is KernelEquation:
+                inside: Sequence[bool] = equation.pending
+            elif type(equation) is RuleEquation and equation.waits:
+                inside = (False,)
+            else:
+                continue
+            until = max([read.get(register, -1) for register in equation.results])
+            for register, is_inside in zip(equation.arguments, inside, strict=True):
+                read[register] = max(read[register], until)
+                if not is_inside:
+                    self._held[register] = max(self._held[register], until)
 
     def _needed(self, values: Sequence[Register]) -> list[Entry]:
         """Return what is done for some values and for the cotangents of what came in.
@@ -293,7 +308,7 @@ class Planner:
         self._kept.add(register)
 
     def make(self, register: Register) -> None:
-        """Plan what makes a value, after those that it is made of; it is stored if others read it."""
+        """Plan what makes a value, which is stored if others read it."""
         if not self.is_made(register):
             equation = self.maker(register)
             if type(equation) is KernelEquation and self._uses[id(equation)]:
@@ -409,7 +424,9 @@ class Planner:
         """Launch the kernel of some equations, with partials where these had better be stored."""
         options = reduce(_shared, [member.options for member in members])
         shape, results = members[-1].shape, [register for _, register, _ in live]
-        requests = tuple([OutputRequest(0, wanted.index((at, r.result)), r.shape) for at, _, r in live])
+        requests = tuple(
+            [OutputRequest(0, wanted.index((at, r.result)), r.shape) for at, _, r in live]
+        )
         plan = self._storing(members, fusion, wanted, requests, options)
         if plan is None:
             program, kept = _program_read(fusion, shape)
@@ -449,8 +466,13 @@ class Planner:
         requests: tuple[OutputRequest, ...],
         options: KernelOptions,
     ) -> ForwardPlan | None:
-        """Return how results are made together with their partials; None if they are made alone."""
-        if not self._is_reverse:
+        """Return how results are made together with their partials; None if they are made alone.
+
+        On the way back what hands cotangents to what is decided.
+        """
+        is_as_read = len(fusion.registers) == len(members[0].arguments)
+        is_decided = self._now == len(self._equations)
+        if not self._is_reverse or (is_decided and (len(members) > 1 or not is_as_read)):
             return None
         for at, outputs in self._makers_of(members, wanted).items():
             if any((at, request.result) not in wanted for request, _ in outputs):
@@ -486,12 +508,12 @@ class Planner:
             costs[id(member)] = cost
             if cost > _LOW_COST and self._uses[id(member)] > inside[id(member)]:
                 count = len(member.call.outputs)
-                self._kept.update([r for request, r in member.outputs[:count] if request.shape is None])
+                self._kept.update(
+                    [r for request, r in member.outputs[:count] if request.shape is None]
+                )
 
-    def _members(
-        self, root: KernelEquation, others: Sequence[Register]
-    ) -> list[KernelEquation]:
-        """Return an equation and those that are computed in its launch, each after what it reads."""
+    def _members(self, root: KernelEquation, others: Sequence[Register]) -> list[KernelEquation]:
+        """Return an equation and those that are computed in its launch, in order."""
         if not self._fuses:
             return [root]
         members = _Members(self, root)
@@ -502,9 +524,7 @@ class Planner:
                     members.add(other)
         return members.order
 
-    def _is_beside(
-        self, other: Equation | None, root: KernelEquation
-    ) -> TypeGuard[KernelEquation]:
+    def _is_beside(self, other: Equation | None, root: KernelEquation) -> TypeGuard[KernelEquation]:
         """Whether an equation may be computed in the launch of one that does not depend on it."""
         is_alike = type(other) is KernelEquation and _is_alike(other, root)
         return is_alike and bool(self.live([other]))  # type: ignore[list-item]
@@ -628,9 +648,7 @@ class Planner:
             self.decided += decided_results(plan.program, plan.program.origin, wrt, own)
         shapes, shape = tuple(fusion.shapes), equation.shape
         self.append(
-            Contracted(
-                plan, residuals, shapes, own, found, tuple(targets), shape, equation.options
-            )
+            Contracted(plan, residuals, shapes, own, found, tuple(targets), shape, equation.options)
         )
         contraction = contraction_of(plan, wrt, tuple(dict.fromkeys(own)), shapes, shape)
         pairs = zip(wrt, contraction.places, strict=True)
@@ -652,9 +670,7 @@ class Planner:
         live = self.live(members)
         fusion, asked = self._asked(group, members, given, live)
         wholes = self._wholes(group, fusion, asked, part_of, found)
-        if wholes and not writes_parts(
-            fusion.fused.program, self._beside, group.options.backend
-        ):
+        if wholes and not writes_parts(fusion.fused.program, self._beside, group.options.backend):
             wholes = {}
         cotangents = tuple([register for _, register, _ in given])
         if not wholes:  # whose kernels read all cotangents
@@ -693,7 +709,8 @@ class Planner:
         self._note_decided(members, given)
         return [
             *[register for register, _, _ in targets],
-            *[each.target for each in (*placed, *moved)],
+            *[each.target for each in placed],
+            *[each.target for each in moved],
         ]
 
     def _asked(
@@ -745,9 +762,7 @@ class Planner:
             if known is not None and _is_placeable(known[1], group.shape):
                 wholes.setdefault(known[0], {})[leaf] = known[1]
         return {
-            whole: parts
-            for whole, parts in wholes.items()
-            if len(parts) > 1 or whole not in found
+            whole: parts for whole, parts in wholes.items() if len(parts) > 1 or whole not in found
         }
 
     def _plan_and_waiting(
@@ -836,6 +851,14 @@ class _Members:
         return True
 
 
+class _Reader(NamedTuple):
+    """A group, and a value that it reads: computed inside, or from memory."""
+
+    group: _Group
+    register: Register
+    is_inside: bool
+
+
 class _Walk:
     """One way back: each equation is visited after all that read its results."""
 
@@ -847,10 +870,10 @@ class _Walk:
         self._kernels: list[KernelEquation] = []  # ready, may join a group
         self._others: list[Equation] = []  # ready, but need what groups give
         self._groups: dict[_Group, None] = {}  # open, in the order of their beginning
-        self._readers: dict[int, list[tuple[_Group, Register]]] = {}  # open groups by what they read
+        self._readers: dict[Equation | Register, list[_Reader]] = {}  # by what is read
         self._reach(seeds)
         for seed in seeds:
-            self._arrive(seed, None)
+            self._arrive(seed)
 
     def run(self) -> None:
         """Visit all equations."""
@@ -874,13 +897,14 @@ class _Walk:
                 if self._waiting[id(equation)] == 1:
                     left += [r for r in planner.edges(equation) if r is not None]
 
-    def _arrive(self, register: Register, reader: _Group | None) -> None:
+    def _arrive(self, register: Register, reader: _Reader | None = None) -> None:
         """Note that a reader of a value has been visited, and perhaps has joined a group."""
         equation = self._planner.maker(register)
+        if reader is not None:
+            read = register if equation is None else equation
+            self._readers.setdefault(read, []).append(reader)
         if equation is None:
             return
-        if reader is not None:
-            self._readers.setdefault(id(equation), []).append((reader, register))
         self._waiting[id(equation)] -= 1
         if not self._waiting[id(equation)]:
             if self._planner.is_kernel(equation):
@@ -892,21 +916,22 @@ class _Walk:
         """Let a kernel join the groups that read it, or one that reads what it reads."""
         readers, own = self._readers_of(equation), _Group(equation)
         active = [r for r in self._planner.edges(equation) if r is not None]
+        inside = set(self._planner.pending(equation))
         group = self._joined(own, readers, active)
         if group is None and readers:
             self._others.append(equation)  # what it needs is not there yet
             return
-        self._readers.pop(id(equation), None)
+        self._readers.pop(equation, None)
         if group is None:
             group = own
             self._groups[group] = None
         for register in active:
-            self._arrive(register, group)
+            self._arrive(register, _Reader(group, register, register in inside))
 
     def _joined(
         self,
         own: _Group,
-        readers: Sequence[tuple[_Group, Register]],
+        readers: Sequence[_Reader],
         active: Sequence[Register],
     ) -> _Group | None:
         """Return the open group that a kernel has joined; None if there is none.
@@ -917,39 +942,42 @@ class _Walk:
         if not readers:
             for register in active:
                 other = self._last_reader(register)
-                if other is not None and _is_alike(equation, other.members[0]):
-                    if planner.takes(other, own):
-                        return other
+                is_alike = other is not None and _is_alike(equation, other.members[0])
+                if other is not None and is_alike and planner.takes(other, own):
+                    return other
             return None
-        if not all(planner.may_fuse(r, reader.members[0]) for reader, r in readers):
-            return None
-        group = readers[0][0]
-        for other in {reader: None for reader, _ in readers if reader is not group}:
+        for reader in readers:
+            may_fuse = planner.may_fuse(reader.register, reader.group.members[0])
+            if not (reader.is_inside and may_fuse):
+                return None
+        group = readers[0].group
+        for other in {reader.group: None for reader in readers if reader.group is not group}:
             if not planner.takes(group, other):
                 return None
             del self._groups[other]
         return group if planner.takes(group, own) else None
 
-    def _readers_of(self, equation: Equation) -> list[tuple[_Group, Register]]:
+    def _readers_of(self, equation: Equation) -> list[_Reader]:
         """Return the open groups that read an equation's results, and which."""
-        readers = [(group.whole, r) for group, r in self._readers.get(id(equation), ())]
-        return [each for each in readers if each[0].members]
+        readers = self._readers.get(equation, ())
+        found = [reader._replace(group=reader.group.whole) for reader in readers]
+        return [reader for reader in found if reader.group.members]
 
     def _last_reader(self, register: Register) -> _Group | None:
         """Return the open group that was the last to read a value; None if there is none."""
-        readers = self._readers.get(id(self._planner.maker(register)))
+        readers = self._readers.get(self._planner.maker(register) or register)
         while readers:
-            group, read = readers[-1][0].whole, readers[-1][1]
+            group = readers[-1].group.whole
             if group.members:
-                return group if read == register else None
+                return group if readers[-1].register == register else None
             readers.pop()
         return None
 
     def _pull(self, equation: Equation) -> None:
         """Visit an equation that needs its cotangents now."""
-        for group, _ in self._readers_of(equation):
-            self._close(group)
-        self._readers.pop(id(equation), None)
+        for reader in self._readers_of(equation):
+            self._close(reader.group)
+        self._readers.pop(equation, None)
         if self._planner.is_kernel(equation):
             self._join(equation)
             return
@@ -958,7 +986,7 @@ class _Walk:
             self._give(self._planner.pull(equation, self._cotangents), equation)
         for register in edges:
             if register is not None:
-                self._arrive(register, None)
+                self._arrive(register)
 
     def _give(self, registers: Sequence[Register], *pulled: Equation) -> None:
         """Note what has got cotangents, and that those of what was pulled back are used up."""
@@ -977,14 +1005,14 @@ class _Walk:
             group.members = []
 
     def _part(self, group: _Group, register: Register) -> tuple[Register, Part] | None:
-        """Return what a value is a part of, and which, if its cotangent comes from one group alone."""
+        """Return what a value is a part of, and which, if one group alone gives its cotangent."""
         equation = self._planner.maker(register)
         if type(equation) is not RuleEquation or type(equation.rule) is not Rule:
             return None
         is_alone = not self._waiting[id(equation)] and register not in self._cotangents
         if equation.rule.part is None or not is_alone or not equation.carries[0]:
             return None
-        if any(reader is not group for reader, _ in self._readers_of(equation)):
+        if any(reader.group is not group for reader in self._readers_of(equation)):
             return None
         part = equation.rule.part(tuple(equation.forms[0].shape), **equation.static)
         return None if part is None else (equation.arguments[0], part)
@@ -996,13 +1024,12 @@ _PartOf: TypeAlias = Callable[[Register], tuple[Register, Part] | None]
 
 def _is_read(equation: RuleEquation) -> list[bool]:
     """Return of each argument whether cotangents read its elements."""
-    rule = equation.rule
-    if type(rule) is Rule:
-        pairs = zip(equation.carries, rule.reads, strict=False)
-        read = {i for carries, reads in pairs if carries for i in reads} | set(rule.positions)
-    else:
-        read = set(rule.reads)
-    return [at in read for at in range(len(equation.arguments))]
+    rule, count = equation.rule, len(equation.arguments)
+    if not isinstance(rule, Rule):
+        return [at in rule.reads for at in range(count)]
+    pairs = zip(equation.carries, rule.reads, strict=False)
+    read = {i for carries, reads in pairs if carries for i in reads} | set(rule.positions)
+    return [at in read for at in range(count)]
 
 
 def _is_alike(equation: KernelEquation, other: KernelEquation) -> bool:

@@ -23,8 +23,6 @@ from mixad.kernel.rolls import Shifts
 from mixad.scalar.loop_results import DecidedResult
 from mixad.tape import plan_steps as steps
 from mixad.tape.broadcasting import broadcast_to
-from mixad.tape.forward_node import contraction_of
-from mixad.tape.gradient_plan import MADE, in_shape
 from mixad.tape.entries import (
     Contracted,
     Entry,
@@ -37,13 +35,15 @@ from mixad.tape.entries import (
     Stores,
     Viewed,
 )
+from mixad.tape.forward_node import contraction_of
+from mixad.tape.gradient_plan import MADE, in_shape
 from mixad.tape.journal import Noted, Register
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.native_steps import Native, NativeAlias, NativeLaunch, alias_of
 from mixad.tape.node import Rule
 from mixad.tape.plan import MAX_BYTES, Fixed, Plan, Result, share_memory
-from mixad.tape.planner import NotPlannedError, Planner
 from mixad.tape.plan_steps import Arguments, Maker, Pull, Registers, Run, Step
+from mixad.tape.planner import NotPlannedError, Planner
 from mixad.tape.registers import as_register, of_register
 from mixad.tape.rolls import Term, can_be_added, rolled, sum_of
 from mixad.tape.schedule import takes
@@ -96,7 +96,9 @@ def make_plan(
     try:
         seeds = [register for register, _ in cotangents]
         entries = planner.plan(seeds, values, of_number=of_number)
-        maker = _PlanMaker(noted, planner.count, slots, cotangents, library, kind, compiles=compiles)
+        maker = _PlanMaker(
+            noted, planner.count, slots, cotangents, library, kind, compiles=compiles
+        )
         maker.take(entries, values)
         return maker.plan(values, inputs, planner.decided)
     except NotPlannedError:

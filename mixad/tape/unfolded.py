@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mixad.backends.arrays import Library, as_array
 from mixad.tape.cell import Cell
-from mixad.tape.entries import Entry, Evaluated, Launched
+from mixad.tape.entries import Evaluated, Launched
 from mixad.tape.journal import Journal, Register
 from mixad.tape.node import InputNode
 from mixad.tape.planner import NotPlannedError, Planner
