@@ -232,7 +232,7 @@ class Body(Static):
             level.check, level.unknown, level.foresees = "off", _no_value, True
             wholes = [of_register(library, array) for array in arrays]
             entered = {id(array): (at, array) for at, array in enumerate(wholes)}
-            journal = level.journal = Journal(level, entered, wholes.__getitem__)
+            journal = level.journal = Journal(entered, wholes.__getitem__)
             alone, given = frozenset((level,)), list[Tracer]()
             for register, array in enumerate(wholes):
                 cell = Cell.of(array, "off")
@@ -244,7 +244,7 @@ class Body(Static):
             constants = {
                 at: journal.constant(v) for at, v in values.items() if not isinstance(v, Tracer)
             }
-            noted = journal.noted(values)
+            noted, level.journal = journal.noted(values), None
         if level.looks or not journal.is_whole:
             return None
         registers = [{**noted.registers, **constants}[at] for at in values]

@@ -160,7 +160,6 @@ class Journal:
 
     def __init__(
         self,
-        level: Level,
         entered: Mapping[int, tuple[int, Any]],
         array_at: Callable[[int], Any],
     ) -> None:
@@ -168,16 +167,13 @@ class Journal:
         self.is_whole = True
         self.is_static = self._is_call = False
         self.decided: list[DecidedResult] = []
-        self._level = level
         self._numbers = _NOTHING
         self._count = 0
         self._entered = entered
         self._array_at = array_at
         self._equations: list[_Places] = []
         self._open: list[_Places] = []
-        self._outputs: dict[tuple[int, int], Register] = {}
-        self._kernels: dict[int, KernelEquation] = {}
-        self._nodes: list[KernelNode] = []
+        self._nodes: dict[int, _NotedNode] = {}
         self._cells: dict[int, tuple[weakref.ref[Cell], Register]] = {}
         self._links: dict[int, _Link] = {}
         self._known: dict[int, tuple[Any, Register]] = {}
@@ -207,13 +203,18 @@ class Journal:
             self._resolve(count)
             self.is_static, self._is_call, self._numbers = before
 
-    def mark(self) -> int:
+    def mark(self) -> tuple[int, int, int]:
         """Return how much has been noted, to be forgotten from there on."""
-        return len(self._equations)
+        return len(self._equations), len(self._nodes), len(self._known)
 
-    def forget(self, mark: int) -> None:
-        """Forget what has been noted since a mark."""
-        del self._equations[mark:]
+    def forget(self, mark: tuple[int, int, int]) -> None:
+        """Forget what has been noted since a mark, and hold none of it."""
+        equations, nodes, known = mark
+        del self._equations[equations:]
+        for key in list(self._nodes)[nodes:]:
+            del self._nodes[key]
+        for key in list(self._known)[known:]:
+            del self._known[key]
 
     def know(self, array: Any) -> None:
         """Note an array that is the same in every call."""
@@ -286,10 +287,10 @@ class Journal:
 
     def _output(self, node: KernelNode, output: int) -> Register:
         """Return the register of an output of a kernel."""
-        key = id(node), output
-        if key not in self._outputs:
-            self._outputs[key] = self._new()
-        return self._outputs[key]
+        noted = self._nodes.setdefault(id(node), _NotedNode(node))
+        if output not in noted.registers:
+            noted.registers[output] = self._new()
+        return noted.registers[output]
 
     def _new(self) -> Register:
         self._count += 1
@@ -370,7 +371,6 @@ class Journal:
         places = _Places([], nodes)
         self._equations.append(places)
         self._open.append(places)
-        self._nodes += nodes
         for node in nodes:
             for output in range(len(node.outputs)):
                 self._output(node, output)
@@ -385,12 +385,12 @@ class Journal:
             except _UnknownSourceError:
                 continue  # a plan that reads it cannot be made
             places.equations += found
-            self._kernels.update(zip(map(id, places.nodes), found, strict=True))
+            for node, equation in zip(places.nodes, found, strict=True):
+                self._nodes[id(node)].equation = equation
         del self._open[first:]
 
     def _equation(self, node: KernelNode, siblings: list[KernelEquation]) -> KernelEquation:
-        level, kinds = self._level, node.call.kinds
-        given = node.arguments
+        kinds, given = node.call.kinds, node.arguments
         is_pending = [type(source) is Origin for source in given]
         shapes: list[Any] = []
         for source, kind in zip(given, kinds, strict=True):
@@ -409,17 +409,21 @@ class Journal:
             node.library,
             node.device,
             tuple([self._source(node, index) for index in range(len(given))]),
-            tuple([parent is not None and level in parent.levels for parent in node.parents]),
+            tuple([parent is not None and self._is_of(parent.levels) for parent in node.parents]),
             tuple(is_pending),
             tuple(shapes),
             [(request, self._output(node, output)) for output, request in requests],
             siblings,
         )
 
+    def _is_of(self, levels: frozenset[Level]) -> bool:
+        """Whether the level that is noted is among some."""
+        return any(level.journal is self for level in levels)
+
     def summed(self, node: KernelNode) -> None:
         """Note that a sum is wanted of a kernel, too: the last of its outputs."""
         output = len(node.outputs) - 1
-        register, equation = self._output(node, output), self._kernels.get(id(node))
+        register, equation = self._output(node, output), self._nodes[id(node)].equation
         if equation is not None:
             equation.outputs.append((node.outputs[output], register))
 
@@ -462,7 +466,7 @@ class Journal:
         *,
         waits: bool = False,
     ) -> None:
-        carries = [isinstance(a, Tracer) and self._level in a.origin.levels for a in arguments]
+        carries = [isinstance(a, Tracer) and self._is_of(a.origin.levels) for a in arguments]
         forms = [Shaped(tuple(a.shape), a.dtype) for a in arguments]
         self._add(
             RuleEquation(
@@ -485,6 +489,15 @@ class Journal:
         if is_scalar(argument):
             raise _UnknownSourceError
         return self.array(argument, is_static=self.is_static)
+
+
+@dataclass(eq=False, slots=True)
+class _NotedNode:
+    """A kernel's node, which is held, since it is known by its id; the registers of its outputs."""
+
+    node: KernelNode
+    registers: dict[int, Register] = field(default_factory=dict)
+    equation: KernelEquation | None = None
 
 
 @dataclass(eq=False, slots=True)

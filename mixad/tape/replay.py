@@ -67,9 +67,9 @@ class Replay:
         self.level.foresees, self.level.unknown = True, around.unknown
         self._entered: dict[int, tuple[int, Any]] = {}
         at = lambda slot: value(start + slot)  # noqa: E731
-        self.journal = self.level.journal = Journal(self.level, self._entered, at)
+        self.journal = self.level.journal = Journal(self._entered, at)
         self.done: list[Any] = []
-        self._mark = 0
+        self._mark = self.journal.mark()
         self._strand = strand
         self._start = start
         self._value = value
@@ -88,7 +88,14 @@ class Replay:
         self.advance(stop)
         made = self._strand.made
         values = {at: v for at, v in enumerate(self.done) if made(self._start + at) is not None}
-        return self.journal.noted(values) if self.journal.is_whole else None
+        noted = self.journal.noted(values) if self.journal.is_whole else None
+        self.close()
+        return noted
+
+    def close(self) -> None:
+        """Let nodes, their level and the journal go: they hold each other."""
+        self.level.journal = None
+        self.done.clear()
 
     def _do(self, slot: int) -> None:
         """Do what was recorded next."""

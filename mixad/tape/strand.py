@@ -370,7 +370,7 @@ class Strand:
         self.ends.append(self.state)
         self._starts.append(stop)
         self._start, self._links = stop, {}
-        self._replay = None
+        self._close_replay()
         self._go_to(initial_state(self.level.check))
         if len(self._alive) > self._most:
             self._alive = self.alive()
@@ -750,7 +750,8 @@ class Strand:
             if not self.is_flat:
                 return
             assert self._make_input is not None
-            self._is_cold, self._replay = True, None
+            self._is_cold = True
+            self._close_replay()
             self._halt()
             try:
                 give_nodes(self, self._make_input, self._done)
@@ -889,9 +890,8 @@ class Strand:
         """
         segment = self.segment(number)
         if segment.state.noted is None:
-            is_open = number == len(self.ends)
-            replay = self._replay if is_open else None
-            replay = replay or Replay(self, segment.start, value)
+            own = self._replay if number == len(self.ends) else None
+            replay = own or Replay(self, segment.start, value)
             segment.state.noted = replay.noted(segment.stop)
         return segment.state.noted
 
@@ -903,7 +903,14 @@ class Strand:
         """Hold no tracer and no node, once it has stopped: a backward pass frees them."""
         self._alive = self.others = []
         self._entered = {}
-        self._make_input = self.run = self._replay = None
+        self._make_input = self.run = None
+        self._close_replay()
+
+    def _close_replay(self) -> None:
+        """Let what tells what operations give go."""
+        if self._replay is not None:
+            self._replay.close()
+            self._replay = None
 
 
 def _as_array(value: Tracer) -> Tracer:

@@ -48,7 +48,7 @@ def unfold(
     """
     with Level("plan", is_reverse=False) as level:
         level.check, level.foresees = "off", True
-        level.journal = journal = Journal(level, {}, arrays.__getitem__)
+        level.journal = journal = Journal({}, arrays.__getitem__)
         journal.is_static = True
         alone, given = frozenset((level,)), []
         for register, array in enumerate(arrays):
@@ -62,7 +62,7 @@ def unfold(
         if not all(each is None or (type(each) is kind and bool(each.levels)) for each in found):
             return None
         made = {at: each for at, each in enumerate(found) if each is not None}
-        noted = journal.noted(made)
+        noted, level.journal = journal.noted(made), None
     if level.looks or level.risks or not journal.is_whole:
         return None
     results = [None if each is None else noted.registers[at] for at, each in enumerate(found)]
