@@ -298,6 +298,13 @@ class Planner:
         found = self._makers.get(register)
         return None if found is None else found[0]
 
+    def output(self, register: Register) -> tuple[KernelEquation, int]:
+        """Return the kernel that makes a value, and which of its outputs it is."""
+        equation, result = self._makers.get(register, (None, 0))
+        if type(equation) is not KernelEquation:
+            raise NotPlannedError  # it has read what was made by others
+        return equation, result
+
     def append(self, entry: Entry, *results: Register) -> None:
         """Add an entry, which makes some values."""
         self._entries.append(entry)
@@ -541,8 +548,7 @@ class Planner:
 
     def is_readable_inside(self, register: Register) -> bool:
         """Whether a value is one for each element, made with its own kernel alone."""
-        producer, result = self._makers[register]
-        assert type(producer) is KernelEquation
+        producer, result = self.output(register)
         return producer.outputs[result][0].shape is None and not producer.siblings
 
     def fuse(self, members: Sequence[KernelEquation], wanted: Sequence[_Result]) -> _Fusion:
@@ -555,10 +561,9 @@ class Planner:
             kinds, inside_of = member.call.kinds, self._inside[id(member)]
             for index, register in enumerate(member.arguments):
                 if inside_of[index] and self.is_readable_inside(register):
-                    producer, result = self._makers[register]
+                    producer, result = self.output(register)
                     inside = position.get(id(producer))
                     if inside is not None:
-                        assert type(producer) is KernelEquation
                         reads.append(internal(inside, producer.outputs[result][0].result))
                         continue
                 carries, kind = member.carries[index], kinds[index]
@@ -824,10 +829,9 @@ class _Members:
         stack = [(equation, planner.pending(equation))]
         while stack:
             for register in stack[-1][1]:
-                producer = planner.maker(register)
+                producer, _ = planner.output(register)
                 if id(producer) in self._found:
                     continue
-                assert type(producer) is KernelEquation
                 if not planner.may_fuse(register, self._root):
                     if planner.is_readable_inside(register):
                         # Its reader may have its place in the order already.

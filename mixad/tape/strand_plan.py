@@ -189,7 +189,7 @@ class _PlanMaker:
         registers: list[Any] = [None] * len(self.registers)
         for at, array in self._constants:
             registers[at] = array
-        returned = {*wanted, *[end.register for end in ends]}
+        returned, aliases = {*wanted, *[end.register for end in ends]}, self._aliases()
         plan = Plan(
             registers,
             tuple(self._freeing({*returned, *[at for at, _ in self._constants]})),
@@ -201,14 +201,13 @@ class _PlanMaker:
             tuple(decided),
             self._as_natives(),
             tuple([getattr(self.registers[at], "nbytes", 0) for at in wanted]),
-            tuple([name for at, name in self._work.items() if at not in self._aliases]),
+            tuple([name for at, name in self._work.items() if at not in aliases]),
         )
         found = [None if at < 0 else (self.registers[at], is_own) for at, is_own in ends]
         return plan, ([self.registers[at] for at in wanted], found)
 
-    @property
     def _aliases(self) -> set[int]:
-        """Which steps give a view, so that there is nothing to do."""
+        """Return which steps give a view, so that there is nothing to do."""
         return {at for at, native in self._natives.items() if type(native) is NativeAlias}
 
     def _as_natives(self) -> tuple[Native, ...] | None:
@@ -457,9 +456,11 @@ class _PlanMaker:
         self, launch: Prepared | InBoxes, reads: Sequence[int], writes: Sequence[int]
     ) -> None:
         """Note that the next step is a launch that a backend can run by itself, if it can."""
-        found = launch.blocks()
-        known = {*range(self._slots), *[at for at, _ in self._constants]}
-        if found is not None and all(reads[k] in known for k, _, _ in found[1][0].numbers):
+        found = launch.blocks() if self._compiles else None
+        known = {at for at, _ in self._constants}
+        if found is not None and all(
+            reads[k] < self._slots or reads[k] in known for k, _, _ in found[1][0].numbers
+        ):
             sizes = tuple([self.registers[at].nbytes for at in writes])
             numbers = tuple([reads[k] for k, _, _ in found[1][0].numbers])
             native = NativeLaunch(*found, tuple(reads), tuple(writes), numbers, sizes)
@@ -468,7 +469,7 @@ class _PlanMaker:
     def _note_alias(self, source: int, result: int) -> None:
         """Note that the last step has given a view of what is in a register, if it has."""
         array, view = self.registers[source], self.registers[result]
-        if type(array) is np.ndarray and type(view) is np.ndarray:
+        if self._compiles and type(array) is np.ndarray and type(view) is np.ndarray:
             native = alias_of(array, view, source, result)
             if native is not None:
                 self._natives[len(self._makers) - 1] = native
