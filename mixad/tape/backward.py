@@ -58,8 +58,6 @@ def backward(
     trace = Trace(level, outputs, of_number=of_number)
     under_way = Pass(level, trace)
     numbers = [trace.numbers.get(id(node)) for node in inputs]
-    if level.journal is not None:
-        level.journal.begin([trace.place(origin) for origin, _ in outputs], numbers)
     walk = _Walk(level, trace, [origin for origin, _ in outputs], under_way)
     while outputs:
         under_way.add(trace.place(outputs[-1][0]), outputs.pop()[1], fresh=False)

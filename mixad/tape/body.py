@@ -14,15 +14,14 @@ from mixad.errors import TracerError
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import Cell
 from mixad.tape.journal import Journal
-from mixad.tape.making import make_together
 from mixad.tape.memory import array_as, noted_array
 from mixad.tape.node import InputNode, Result
 from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation, Static, results_of
 from mixad.tape.plan import Plan
-from mixad.tape.registers import as_register, have_same_bits, of_register
+from mixad.tape.registers import of_register
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
-from mixad.tape.strand_plan import plan_of
+from mixad.tape.strand_plan import make_plan
 from mixad.tape.tracer import Level, Origin, Tracer, journal_of
 
 __all__ = ["Body", "are_made_alike", "came_into", "enter", "perform"]
@@ -228,9 +227,9 @@ class Body(Static):
                 )
 
     def _planned(self, arrays: Sequence[Any], library: Library) -> Plan | None:
-        """Make the plan of what the operations do on nodes."""
+        """Make the plan of what the operations are made of."""
         with Level(self.name, is_reverse=False, differentiates=False) as level:
-            level.check, level.unknown = "off", _no_value
+            level.check, level.unknown, level.foresees = "off", _no_value, True
             wholes = [of_register(library, array) for array in arrays]
             entered = {id(array): (at, array) for at, array in enumerate(wholes)}
             journal = level.journal = Journal(entered, wholes.__getitem__)
@@ -241,22 +240,19 @@ class Body(Static):
                 origin = Origin(InputNode(level, None), 0, alone)
                 given.append(noted_array(self.kind(cell, origin)))
             found = results_of(journal.perform(self._operation, given))
-            cells = [each.cell for each in found if isinstance(each, Tracer)]
-            make_together(cells)
-            values = [each.cell.value if isinstance(each, Tracer) else each for each in found]
-            registers = [
-                journal.register(each.cell) if isinstance(each, Tracer) else journal.constant(each)
-                for each in found
-            ]
-        if level.looks:
+            values = dict(enumerate(found))
+            constants = {
+                at: journal.constant(v) for at, v in values.items() if not isinstance(v, Tracer)
+            }
+            noted, level.journal = journal.noted(values), None
+        if level.looks or not journal.is_whole:
             return None
-        plan = plan_of(journal, arrays, [], registers, library, self.kind, compiles=True)
-        if plan is None:
+        registers = [{**noted.registers, **constants}[at] for at in values]
+        made = make_plan(noted, arrays, [], registers, [], library, self.kind, compiles=True)
+        if made is None:
             return None
-        made, _ = plan.run(arrays, (), warns=False)
-        if not all(map(have_same_bits, made, map(as_register, values))):
-            return None
-        self.check(values)
+        plan, (results, _) = made
+        self.check(results)
         self.reads = (self.reads or frozenset()) | set(plan.slots)
         return plan
 

@@ -25,9 +25,9 @@ from mixad.tape.tracer import Origin
 if TYPE_CHECKING:
     from mixad.tape.kernel_node import KernelNode
 
-__all__ = ["LONGEST", "FusedProgram", "Fusion", "common_options", "fits", "fuse", "is_alike",
-           "is_readable_inside", "may_fuse", "producer_of", "program_read",
-           "value_of"]  # fmt: skip
+__all__ = ["LONGEST", "NOTHING", "FusedProgram", "Fusion", "common_options", "fits", "fuse",
+           "fused_program", "internal", "is_alike", "is_readable_inside", "may_fuse",
+           "producer_of", "program_read", "value_of"]  # fmt: skip
 
 MAX_NODES = 64
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed
@@ -102,7 +102,7 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
     """
     position = {id(node): at for at, node in enumerate(members)}
     known: dict[object, int] = {}
-    leaves = Fusion(_NOTHING, [], [], [], [])
+    leaves = Fusion(NOTHING, [], [], [], [])
     reads: list[int] = []
     for member, node in enumerate(members):
         kinds, parents = node.call.kinds, node.parents
@@ -111,7 +111,7 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
                 producer = producer_of(source)
                 inside = position.get(id(producer))
                 if inside is not None and is_readable_inside(source):
-                    reads.append(_internal(inside, producer.outputs[source.output].result))
+                    reads.append(internal(inside, producer.outputs[source.output].result))
                     continue
                 source = producer.cell(source.output)
             count = len(leaves.sources)
@@ -124,10 +124,11 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
                 leaves.shapes.append(_shape(source) if kind == "lane" else ())
             reads.append(at)
     calls = tuple([node.call for node in members])
-    return leaves._replace(fused=_fused_program(calls, tuple(reads), tuple(wanted)))
+    return leaves._replace(fused=fused_program(calls, tuple(reads), tuple(wanted)))
 
 
-def _internal(member: int, result: int) -> int:
+def internal(member: int, result: int) -> int:
+    """Return what stands among leaves for a result of a call."""
     return ~(member << 16 | result)
 
 
@@ -163,11 +164,11 @@ def value_of(source: Any) -> Any:
     return source.value if type(source) is Cell or type(source) is Held else source
 
 
-_NOTHING = FusedProgram(Builder("nothing").finish([]))
+NOTHING = FusedProgram(Builder("nothing").finish([]))
 
 
 @lru_cache(maxsize=1024)
-def _fused_program(
+def fused_program(
     calls: tuple[KernelCall, ...], reads: tuple[int, ...], wanted: tuple[tuple[int, int], ...]
 ) -> FusedProgram:
     """Return the fused program of some calls.
@@ -177,7 +178,7 @@ def _fused_program(
     calls : tuple of KernelCall
         In order.
     reads : tuple of int
-        For each argument of each call a leaf, or the complement of what `_internal` packs.
+        For each argument of each call a leaf, or the complement of what `internal` packs.
     wanted : tuple of (int, int)
         Its results: call, and result of the call's program.
     """

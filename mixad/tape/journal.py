@@ -1,13 +1,15 @@
-"""What a call of a transform does, written down: values are registers, so that it can be repeated.
+"""What recorded operations are made of, written down as equations over registers.
 
-While the nodes of a call are made and pulled back, each launch and each rule is noted with the
-registers that it reads and fills.  What was noted becomes a plan (`mixad.tape.strand_plan`).
+Operations are done on nodes of a level that launches nothing: each kernel, rule and call of the
+user's is noted with the registers that it reads and fills.  What is noted of a segment becomes
+plans (`mixad.tape.schedule_plan`).
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,263 +17,110 @@ import numpy as np
 from mixad.backends.arrays import is_array, is_scalar
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
-from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import DecidedResult
 from mixad.tape.cell import Cell
-from mixad.tape.forward_node import ForwardNode
 from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import ConstantNode, InputNode, Rule, RuleNode
-from mixad.tape.operations import Called, results_of
+from mixad.tape.node import Rule, Shaped
+from mixad.tape.operations import results_of
 from mixad.tape.registers import StridedView, as_register, may_share_memory, strided_view_in
-from mixad.tape.tracer import Origin, Tracer
-from mixad.tape.values_rule import ValuesNode, ValuesRule
+from mixad.tape.tracer import Level, Origin, Tracer
+from mixad.tape.values_rule import ValuesRule
 
 if TYPE_CHECKING:
-    from mixad.tape.forward_plan import ForwardPlan, Stored
+    from mixad.backends.arrays import Library
     from mixad.tape.kernel_call import KernelCall, Shape
     from mixad.tape.operations import Operation
-    from mixad.tape.schedule import KernelStep
 
-__all__ = ["Contracted", "Entry", "Evaluated", "Journal", "Launched", "Passed", "Place",
-           "Pulled", "PulledCall", "PulledKernel", "PulledValues", "Register", "Stores",
-           "Viewed"]  # fmt: skip
+__all__ = ["CallEquation", "Equation", "Journal", "KernelEquation", "Noted", "Register",
+           "RuleEquation", "ViewEquation"]  # fmt: skip
 
 Register: TypeAlias = int
-"""A slot of the strand, or -1, -2, … for what is made on the way."""
-
-Place: TypeAlias = tuple[int, int]
-"""Of a cotangent: the number of a node, and which of its outputs."""
+"""A slot of the segment, or -1, -2, … for what is made on the way."""
 
 
-class Launched(NamedTuple):
-    """A kernel that made results."""
+@dataclass(frozen=True, eq=False, slots=True)
+class KernelEquation:
+    """One pass of a kernel's call.
+
+    Of each argument it is known whether it `carries` the level, whether it was `pending`, so that
+    it may be computed inside, and its shape, empty for a number.  `outputs` are what is wanted and
+    where it goes: sums come later.  `siblings` are all passes of a call that has several.
+    """
 
     call: KernelCall
     options: KernelOptions
+    shape: Shape
+    library: Library
+    device: Any
     arguments: tuple[Register, ...]
-    results: tuple[Register, ...]
+    carries: tuple[bool, ...]
+    pending: tuple[bool, ...]
+    shapes: tuple[Shape, ...]
+    outputs: list[tuple[OutputRequest, Register]]
+    siblings: list[KernelEquation]
 
     @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        return self.arguments
-
-    @property
-    def fills(self) -> Sequence[Register] | None:
-        """Return the registers that it fills; None where it is needed anyhow."""
-        return None if self.call.may_be_outside else self.results
+    def results(self) -> list[Register]:
+        """The registers that it fills."""
+        return [register for _, register in self.outputs]
 
 
-class Stores(NamedTuple):
-    """A kernel that made results and partials; ``results`` are those of the outputs asked for."""
-
-    passes: tuple[Program, ...]
-    asked: tuple[OutputRequest, ...]
-    options: KernelOptions
-    arguments: tuple[Register, ...]
-    results: tuple[tuple[Register, int], ...]
-
-    @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        return self.arguments
-
-    @property
-    def fills(self) -> Sequence[Register] | None:
-        """Return the registers that it fills; None where it is needed anyhow."""
-        is_needed = any(p.kind == "array" for p in self.passes[0].params)
-        return None if is_needed else [at for at, _ in self.results]
-
-
-class Viewed(NamedTuple):
-    """A view of an array that came in."""
-
-    whole: Register
-    strided: StridedView
-    result: Register
-
-    @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        return (self.whole,)
-
-    @property
-    def fills(self) -> Sequence[Register]:
-        """Return the registers that it fills."""
-        return (self.result,)
-
-
-class Evaluated(NamedTuple):
-    """A rule that was applied."""
+@dataclass(frozen=True, eq=False, slots=True)
+class RuleEquation:
+    """A rule that is applied; one that `waits` is evaluated when something reads its value."""
 
     rule: Rule | ValuesRule
     static: Mapping[str, Any]
     arguments: tuple[Register, ...]
+    carries: tuple[bool, ...]
+    forms: tuple[Shaped, ...]
     results: tuple[Register, ...]
-
-    @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        return self.arguments
-
-    @property
-    def fills(self) -> Sequence[Register]:
-        """Return the registers that it fills."""
-        return self.results
-
-
-class PulledKernel(NamedTuple):
-    """A step that pulled kernel nodes back.
-
-    An argument is one of its cotangents (True, and which), or in a register (False, and that);
-    ``read`` has the registers of what else is read and no cotangent.
-    """
-
-    step: KernelStep
-    arguments: tuple[tuple[bool, int], ...]
-    results: tuple[Register | None, ...]
-    read: Mapping[int, Register]
-
-    @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        given = [at for is_given, at in self.arguments if not is_given]
-        return (*given, *self.read.values())
-
-    @property
-    def fills(self) -> None:
-        """It is needed anyhow."""
-
-
-class Pulled(NamedTuple):
-    """A rule that was pulled back; of arguments whose elements are not read it has the shape."""
-
-    rule: Rule
-    static: Mapping[str, Any]
-    arguments: tuple[Any, ...]
-    place: Place
-    shape: Shape
-    targets: tuple[Place | None, ...]
-
-    @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        return [a for a in self.arguments if type(a) is int]
-
-    @property
-    def fills(self) -> None:
-        """It is needed anyhow."""
-
-
-class PulledValues(NamedTuple):
-    """A rule with values that was pulled back."""
-
-    rule: ValuesRule
-    static: Mapping[str, Any]
-    arguments: tuple[Any, ...]
-    values: tuple[Register, ...]
-    places: tuple[Place | None, ...]
     shapes: tuple[Shape, ...]
-    targets: tuple[Place | None, ...]
-
-    @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        return (*[a for a in self.arguments if type(a) is int], *self.values)
-
-    @property
-    def fills(self) -> None:
-        """It is needed anyhow."""
+    waits: bool
 
 
-class PulledCall(NamedTuple):
-    """A call of the user's function that was pulled back by a rule of its own.
-
-    There is a target for each traced argument.
-    """
+@dataclass(frozen=True, eq=False, slots=True)
+class CallEquation:
+    """A call of the user's function, whose values came in; its arguments carry the level."""
 
     call: Register
-    places: tuple[Place | None, ...]
+    arguments: tuple[Register, ...]
+    results: tuple[Register, ...]
     shapes: tuple[Shape, ...]
-    targets: tuple[Place | None, ...]
-
-    @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        return (self.call,)
-
-    @property
-    def fills(self) -> None:
-        """It is needed anyhow."""
 
 
-class Passed(NamedTuple):
-    """An input of a transform inside, whose cotangent is that of what came in."""
+@dataclass(frozen=True, eq=False, slots=True)
+class ViewEquation:
+    """A view of an array that came in."""
 
-    place: Place
-    target: Place | None
-
-    @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        return ()
-
-    @property
-    def fills(self) -> None:
-        """It is needed anyhow."""
+    whole: Register
+    strided: StridedView
+    results: tuple[Register, ...]
 
 
-class Contracted(NamedTuple):
-    """Stored partials that were multiplied by cotangents."""
-
-    plan: ForwardPlan
-    residuals: tuple[Register | None, ...]
-    shapes: tuple[Shape, ...]
-    outputs: tuple[int, ...]
-    places: tuple[Place, ...]
-    targets: tuple[Place | None, ...]
-    shape: Shape
-    options: KernelOptions
-
-    @property
-    def reads(self) -> Sequence[Register]:
-        """Return the registers that it reads."""
-        return [r for r in self.residuals if r is not None]
-
-    @property
-    def fills(self) -> None:
-        """It is needed anyhow."""
+Equation: TypeAlias = KernelEquation | RuleEquation | CallEquation | ViewEquation
 
 
-Entry: TypeAlias = (
-    Launched
-    | Stores
-    | Viewed
-    | Evaluated
-    | PulledKernel
-    | Pulled
-    | PulledValues
-    | PulledCall
-    | Passed
-    | Contracted
-)
+@dataclass(frozen=True, eq=False, slots=True)
+class Noted:
+    """What operations are made of.
+
+    `constants` are registers of arrays that depend on shapes and options alone, `registers` have
+    the value of each slot that was made, `count` is how many registers there are beside slots, and
+    `decided` what each call is to warn of.
+    """
+
+    equations: Sequence[Equation]
+    constants: Sequence[tuple[Register, Any]]
+    registers: Mapping[int, Register]
+    count: int
+    decided: Sequence[DecidedResult]
 
 
 class _Link(NamedTuple):
-    """What is known of the arguments of a node.
-
-    Attributes
-    ----------
-    node : weak reference
-        To the node.
-    slots : tuple of int or None
-        Those of the arguments, if it is one kernel of the operands.
-    is_static : bool
-        Whether no array and no number is read beside traced values.
-    is_call : bool
-        Whether numbers are a part of what is called.
-    """
+    """What is known of the arguments of a node: their slots, if it is one kernel of the operands,
+    whether nothing is read beside traced values, whether numbers are a part of what is called."""
 
     node: weakref.ref[KernelNode]
     slots: tuple[int, ...] | None
@@ -302,53 +151,32 @@ class _UnknownSourceError(Exception):
 
 
 class Journal:
-    """What has been done so far.
+    """What has been recorded on a level so far.
 
-    Parameters
-    ----------
-    entered : mapping
-        By the id of an array that came in, its slot and its description.
-    array_at : callable
-        Of such a slot, returns the array.
-
-    Attributes
-    ----------
-    entries : list of Entry
-        In order.
-    constants : list of (int, array)
-        Registers of arrays that depend on shapes and options alone.
-    is_whole : bool
-        Whether everything could be noted.
-    is_static : bool
-        Whether what is recorded now reads no array and no number beside traced values.
-    count : int
-        How many registers there are beside the slots.
-    seeds : sequence of Place
-        Where the backward pass began.
-    inputs : sequence of (int or None)
-        For each input the number of its node in the pass, None where that has not got there.
-    decided : list of DecidedResult
-        What each call is to warn of.
+    `entered` has the arrays that came in: by the id of each its slot and its description;
+    `array_at` returns the array of such a slot.  It `is_whole` if everything could be noted, and
+    `is_static` while what is recorded reads no array and no number beside traced values.
     """
 
     def __init__(
-        self, entered: Mapping[int, tuple[int, Any]], array_at: Callable[[int], Any]
+        self,
+        entered: Mapping[int, tuple[int, Any]],
+        array_at: Callable[[int], Any],
     ) -> None:
-        self.entries: list[Entry] = []
         self.constants: list[tuple[Register, Any]] = []
         self.is_whole = True
         self.is_static = self._is_call = False
-        self._numbers = _NOTHING
-        self.count = 0
-        self.seeds: Sequence[Place] = ()
-        self.inputs: Sequence[int | None] = ()
         self.decided: list[DecidedResult] = []
+        self._numbers = _NOTHING
+        self._count = 0
         self._entered = entered
         self._array_at = array_at
+        self._equations: list[_Places] = []
+        self._open: list[_Places] = []
+        self._nodes: dict[int, _NotedNode] = {}
         self._cells: dict[int, tuple[weakref.ref[Cell], Register]] = {}
         self._links: dict[int, _Link] = {}
         self._known: dict[int, tuple[Any, Register]] = {}
-        self._stored: dict[int, tuple[Register | None, ...]] = {}
 
     def perform(
         self,
@@ -356,13 +184,13 @@ class Journal:
         operands: Sequence[Any],
         slots: tuple[int, ...] | None = None,
     ) -> Any:
-        """Return what an operation gives; note which slots the nodes read that it records.
+        """Return what an operation gives; note what it is made of.
 
         Without slots it is a part of another one, and numbers among its operands are of it.
         """
         before = self.is_static, self._is_call, self._numbers
         known = [id(each.origin.node) for each in operands if isinstance(each, Tracer)]
-        own = slots if operation.is_kernel else None
+        own, count = slots if operation.is_kernel else None, len(self._open)
         self.is_static, self._is_call = operation.is_static(operands), own is None
         self._numbers = _numbers_in(operands) if slots is None else _NOTHING
         try:
@@ -372,24 +200,36 @@ class Journal:
                     self._link(each.origin.node, own, known)
             return found
         finally:
+            self._resolve(count)
             self.is_static, self._is_call, self._numbers = before
+
+    def mark(self) -> tuple[int, int, int]:
+        """Return how much has been noted, to be forgotten from there on."""
+        return len(self._equations), len(self._nodes), len(self._known)
+
+    def forget(self, mark: tuple[int, int, int]) -> None:
+        """Forget what has been noted since a mark, and hold none of it."""
+        equations, nodes, known = mark
+        del self._equations[equations:]
+        for key in list(self._nodes)[nodes:]:
+            del self._nodes[key]
+        for key in list(self._known)[known:]:
+            del self._known[key]
 
     def know(self, array: Any) -> None:
         """Note an array that is the same in every call."""
         self.constant(array)
 
-    def needed(self, values: Sequence[Register]) -> list[Entry]:
-        """Return what is done for some values and for the cotangents of what came in.
-
-        What reads by index is: it may be outside.
-        """
-        needed, found = set(values), []
-        for entry in reversed(self.entries):
-            fills = entry.fills
-            if fills is None or not needed.isdisjoint(fills):
-                needed.update(entry.reads)
-                found.append(entry)
-        return found[::-1]
+    def noted(self, values: Mapping[int, Any]) -> Noted:
+        """Return what has been noted, with the registers of some values by slot."""
+        self._resolve(0)
+        registers = {
+            slot: self.register(value.cell)
+            for slot, value in values.items()
+            if isinstance(value, Tracer)
+        }
+        equations = [each for places in self._equations for each in places.equations]
+        return Noted(equations, tuple(self.constants), registers, self._count, tuple(self.decided))
 
     # -- registers ---------------------------------------------------------------------------------
 
@@ -400,19 +240,12 @@ class Journal:
     def take(self, cell: Cell, array: Any) -> None:
         """Note that a value is an array that came in."""
         with _Noting(self):
-            self.name(cell, self._array(id(array), lambda: array, is_static=False))
+            self.name(cell, self.array(array, is_static=False))
 
     def _link(self, node: Any, slots: tuple[int, ...] | None, known: Iterable[int]) -> None:
-        """Note what an operation has recorded.
+        """Note the kernels of the node of a result, back to nodes that were `known` before.
 
-        Parameters
-        ----------
-        node : node
-            Of its result.
-        slots : tuple of int or None
-            Those of the arguments of the node, if it is one kernel of the operands.
-        known : iterable of int
-            The ids of nodes that were there before.
+        `slots` are those of its arguments, if it is one kernel of the operands.
         """
         seen, left, new = set(known), [node], list[KernelNode]()
         while left:
@@ -434,7 +267,7 @@ class Journal:
                     self.constant(array)
 
     def is_linked(self, node: KernelNode) -> bool:
-        """Whether a node has been noted."""
+        """Whether a node has been linked."""
         known = self._links.get(id(node))
         return known is not None and known.node() is node
 
@@ -445,13 +278,23 @@ class Journal:
             return known[1]
         given = cell.given
         same = None if given is None else self._known.get(id(given))
-        found = self._new() if same is None else same[1]
+        if type(cell.pending) is KernelNode:
+            found = self._output(cell.pending, cell.output)
+        else:
+            found = self._new() if same is None else same[1]
         self._cells[id(cell)] = weakref.ref(cell), found
         return found
 
+    def _output(self, node: KernelNode, output: int) -> Register:
+        """Return the register of an output of a kernel."""
+        noted = self._nodes.setdefault(id(node), _NotedNode(node))
+        if output not in noted.registers:
+            noted.registers[output] = self._new()
+        return noted.registers[output]
+
     def _new(self) -> Register:
-        self.count += 1
-        return -self.count
+        self._count += 1
+        return -self._count
 
     def constant(self, array: Any) -> Register:
         """Return the register of an array that is the same in every call."""
@@ -465,17 +308,17 @@ class Journal:
         """Whether an array is a number that is a part of what is recorded now."""
         return type(array) is np.ndarray and not array.shape and _told(array) in self._numbers
 
-    def _array(self, key: int, array: Callable[[], Any], *, is_static: bool) -> Register:
+    def array(self, array: Any, *, is_static: bool) -> Register:
         """Return the register of an array that is no traced value."""
-        entered = self._entered.get(key)
+        entered = self._entered.get(id(array))
         if entered is not None:
             return entered[0]
-        if key in self._known:
-            return self._known[key][1]
-        viewed = self._viewed(array())
-        if viewed is None and not (is_static or self._is_number(array())):
+        if id(array) in self._known:
+            return self._known[id(array)][1]
+        viewed = self._viewed(array)
+        if viewed is None and not (is_static or self._is_number(array)):
             raise _UnknownSourceError
-        return self.constant(array()) if viewed is None else viewed
+        return self.constant(array) if viewed is None else viewed
 
     def _viewed(self, array: Any) -> Register | None:
         """Return the register of a view of an array that came in; None if it is none.
@@ -494,182 +337,175 @@ class Journal:
         strided = strided_view_in(view, whole)
         if strided is None:
             return None
-        self._known[id(array)] = array, self._new()
-        self.entries.append(Viewed(slot, strided, -self.count))
-        return -self.count
+        register = self._new()
+        self._known[id(array)] = array, register
+        self._add(ViewEquation(slot, strided, (register,)))
+        return register
 
-    def source(self, node: KernelNode, index: int) -> Register:
+    def _source(self, node: KernelNode, index: int) -> Register:
         """Return the register of an argument of a node."""
-        source = node.source(index)
+        source = node.arguments[index]
+        if type(source) is Origin:
+            return self._output(source.node, source.output)  # type: ignore[arg-type]  # a kernel's
         if type(source) is Cell:
             return self.register(source)
         slots, is_static, is_call = None, self.is_static, self._is_call  # of what is recorded now
         if self.is_linked(node):
             _, slots, is_static, is_call = self._links[id(node)]
         if type(source) is Held:
-            return self._array(source.key, lambda: source.array, is_static=is_static)
+            return self.array(source.array, is_static=is_static)
         if slots is not None:
             return slots[index]
         if not (is_static or is_call):
             raise _UnknownSourceError
         self.constants.append((self._new(), source))
-        return -self.count
+        return -self._count
 
-    def begin(self, seeds: Sequence[Place], inputs: Sequence[int | None]) -> None:
-        """Note where a backward pass begins and ends."""
-        self.seeds, self.inputs = seeds, inputs
+    # -- equations ---------------------------------------------------------------------------------
 
-    # -- what is done ------------------------------------------------------------------------------
+    def _add(self, *equations: Equation) -> None:
+        self._equations.append(_Places(list(equations)))
 
-    def launched(
-        self,
-        call: KernelCall,
-        options: KernelOptions,
-        read: Iterable[tuple[KernelNode, int]],
-        cells: Iterable[Cell],
-    ) -> None:
-        """Note a kernel that made cells from arguments of nodes."""
-        with _Noting(self):
-            arguments = tuple([self.source(*each) for each in read])
-            results = tuple(map(self.register, cells))
-            self.entries.append(Launched(call, options, arguments, results))
+    def recorded(self, nodes: Sequence[KernelNode]) -> None:
+        """Note the passes of a kernel, which are equations when their operation is over."""
+        places = _Places([], nodes)
+        self._equations.append(places)
+        self._open.append(places)
+        for node in nodes:
+            for output in range(len(node.outputs)):
+                self._output(node, output)
 
-    def stores(
-        self,
-        stored: Sequence[Stored],
-        asked: tuple[OutputRequest, ...],
-        options: KernelOptions,
-        read: Sequence[tuple[KernelNode, int]],
-        results: Iterable[tuple[Cell, OutputRequest]],
-        partials: Mapping[int, OutputRequest],
-    ) -> None:
-        """Note a kernel that made cells, and partials at some positions of the residuals."""
-        with _Noting(self):
-            arguments = tuple([self.source(*each) for each in read])
-            made = [(self.register(cell), asked.index(request)) for cell, request in results]
-            new = {at: self._new() for at in partials}
-            made += [(new[at], asked.index(request)) for at, request in partials.items()]
-            given = dict(enumerate(arguments)) | new
-            kept = enumerate(stored[0].residuals)
-            residuals = tuple([None if r is None else given[at] for at, r in kept])
-            for each in stored:
-                self._stored[id(each)] = residuals
-            passes = stored[0].plan.passes
-            self.entries.append(Stores(passes, asked, options, arguments, tuple(made)))
+    def _resolve(self, first: int) -> None:
+        """Note what kernels read of which it is known now where everything came from."""
+        for places in self._open[first:]:
+            try:
+                found: list[KernelEquation] = []
+                siblings = found if len(places.nodes) > 1 else []
+                found += [self._equation(node, siblings) for node in places.nodes]
+            except _UnknownSourceError:
+                continue  # a plan that reads it cannot be made
+            places.equations += found
+            for node, equation in zip(places.nodes, found, strict=True):
+                self._nodes[id(node)].equation = equation
+        del self._open[first:]
+
+    def _equation(self, node: KernelNode, siblings: list[KernelEquation]) -> KernelEquation:
+        kinds, given = node.call.kinds, node.arguments
+        is_pending = [type(source) is Origin for source in given]
+        shapes: list[Any] = []
+        for source, kind in zip(given, kinds, strict=True):
+            if type(source) is Origin:
+                producer: Any = source.node
+                request = producer.outputs[source.output]
+                shapes.append(producer.shape if request.shape is None else request.shape)
+            else:
+                is_shaped = kind != "uniform" and isinstance(source, (Cell, Held))
+                shapes.append(source.shape if is_shaped else ())
+        requests = enumerate(node.outputs)
+        return KernelEquation(
+            node.call,
+            node.options,
+            node.shape,
+            node.library,
+            node.device,
+            tuple([self._source(node, index) for index in range(len(given))]),
+            tuple([parent is not None and self._is_of(parent.levels) for parent in node.parents]),
+            tuple(is_pending),
+            tuple(shapes),
+            [(request, self._output(node, output)) for output, request in requests],
+            siblings,
+        )
+
+    def _is_of(self, levels: frozenset[Level]) -> bool:
+        """Whether the level that is noted is among some."""
+        return any(level.journal is self for level in levels)
+
+    def summed(self, node: KernelNode) -> None:
+        """Note that a sum is wanted of a kernel, too: the last of its outputs."""
+        output = len(node.outputs) - 1
+        register, equation = self._output(node, output), self._nodes[id(node)].equation
+        if equation is not None:
+            equation.outputs.append((node.outputs[output], register))
 
     def evaluated(
         self,
         rule: Rule | ValuesRule,
         static: Mapping[str, Any],
         arguments: Sequence[Any],
-        cells: Iterable[Cell],
+        cells: Sequence[Cell],
+        *,
+        waits: bool = False,
     ) -> None:
-        """Note a rule that made cells; arguments are cells and arrays."""
+        """Note a rule of tracers and arrays, whose values are in some cells."""
         with _Noting(self):
             if not self.is_static and any(map(_has_arrays, static.values())):
                 raise _UnknownSourceError
-            registers = tuple([self._argument(a) for a in arguments])
-            made = tuple(cells)
-            results = tuple(map(self.register, made))
-            for cell, register in zip(made, results, strict=True):
+            registers = tuple(map(self._argument, arguments))
+            results = tuple(map(self.register, cells))
+            for cell, register in zip(cells, results, strict=True):
                 if cell.pending is None and not cell.type.is_inexact:  # others read it as it is
                     self._known[id(cell.array)] = cell.array, register
-            self.entries.append(Evaluated(rule, static, registers, results))
+            shapes = tuple([cell.shape for cell in cells])
+            self._apply(rule, static, arguments, registers, results, shapes, waits=waits)
 
     def derived(self, rule: Rule, static: Mapping[str, Any], argument: Any, array: Any) -> None:
         """Note a rule that made a plain array of the elements of a value."""
         with _Noting(self):
-            register = self.register(argument.cell)
-            self._known[id(array)] = array, self._new()
-            self.entries.append(Evaluated(rule, static, (register,), (-self.count,)))
+            registers, result = (self.register(argument.cell),), self._new()
+            self._known[id(array)] = array, result
+            self._apply(rule, static, (argument,), registers, (result,), (tuple(array.shape),))
+
+    def _apply(
+        self,
+        rule: Rule | ValuesRule,
+        static: Mapping[str, Any],
+        arguments: Sequence[Any],
+        registers: tuple[Register, ...],
+        results: tuple[Register, ...],
+        shapes: tuple[Shape, ...],
+        *,
+        waits: bool = False,
+    ) -> None:
+        carries = [isinstance(a, Tracer) and self._is_of(a.origin.levels) for a in arguments]
+        forms = [Shaped(tuple(a.shape), a.dtype) for a in arguments]
+        self._add(
+            RuleEquation(
+                rule, static, registers, tuple(carries), tuple(forms), results, shapes, waits
+            )
+        )
+
+    def called(self, call: Any, tracers: Sequence[Tracer], cells: Sequence[Cell]) -> None:
+        """Note a call of the user's function with some values."""
+        with _Noting(self):
+            arguments = tuple([self.register(tracer.cell) for tracer in tracers])
+            results = tuple(map(self.register, cells))
+            shapes = tuple([cell.shape for cell in cells])
+            register = self.array(call, is_static=False)
+            self._add(CallEquation(register, arguments, results, shapes))
 
     def _argument(self, argument: Any) -> Register:
-        if type(argument) is Cell:
-            return self.register(argument)
+        if isinstance(argument, Tracer):
+            return self.register(argument.cell)
         if is_scalar(argument):
             raise _UnknownSourceError
-        return self._array(id(argument), lambda: argument, is_static=self.is_static)
+        return self.array(argument, is_static=self.is_static)
 
-    def pulled_kernel(self, nodes: Sequence[Any], step: KernelStep) -> PulledKernel | None:
-        """Return the entry of a step that is to be taken; None if there is none."""
-        with _Noting(self):
-            arguments = tuple(
-                [
-                    (True, at) if isinstance(at, int) else (False, self.source(nodes[at[0]], at[1]))
-                    for at in step.arguments
-                ]
-            )
-            held = [nodes[number].held(output) for number, output in step.results]
-            results = tuple([None if cell is None else self.register(cell) for cell in held])
-            read = {
-                index: self.source(nodes[at[0]], at[1])
-                for index, at in step.read
-                if not isinstance(at, int)
-            }
-            return PulledKernel(step, arguments, results, read)
-        return None
 
-    def pulled(
-        self, node: Any, number: int, outputs: Sequence[int], targets: tuple[Place | None, ...]
-    ) -> Entry | None:
-        """Return the entry of a node that is to be pulled back; None if there is none."""
-        with _Noting(self):
-            if type(node) is RuleNode:
-                arguments = tuple([self._residual(a) for a in node.arguments])
-                shape = node.results[0].shape
-                return Pulled(node.rule, node.static, arguments, (number, 0), shape, targets)
-            if type(node) is ValuesNode:
-                given = [(number, at) if at in outputs else None for at in range(len(node.cells))]
-                return PulledValues(
-                    node.rule,
-                    node.static,
-                    tuple([self._residual(a) for a in node.arguments]),
-                    tuple(map(self.register, node.cells)),
-                    tuple(given),
-                    tuple([cell.shape for cell in node.cells]),
-                    targets,
-                )
-            if isinstance(node, Called):
-                results, call = range(len(node.results)), node.source
-                return PulledCall(
-                    self._array(id(call), lambda: call, is_static=False),
-                    tuple([(number, at) if at in outputs else None for at in results]),
-                    tuple([result.shape for result in node.results]),
-                    tuple([t for t, p in zip(targets, node.parents, strict=True) if p is not None]),
-                )
-            if type(node) is InputNode:
-                return Passed((number, 0), targets[0])
-            if type(node) is ConstantNode:  # which nothing was made of
-                return None
-            if type(node) is not ForwardNode or id(node.stored) not in self._stored:
-                raise _UnknownSourceError
-            stored = node.stored
-            if stored.plan.program.has_named_loops:  # may warn, or raise
-                raise _UnknownSourceError
-            places = tuple([(number, output) for output in outputs])
-            return Contracted(
-                stored.plan,
-                self._stored[id(stored)],
-                tuple(stored.shapes),
-                tuple([stored.outputs[output] for output in outputs]),
-                places,
-                targets,
-                node.shape,
-                node.options,
-            )
-        return None
+@dataclass(eq=False, slots=True)
+class _NotedNode:
+    """A kernel's node, which is held, since it is known by its id; the registers of its outputs."""
 
-    def _residual(self, argument: Any) -> Any:
-        """Return the register of what a rule node keeps, or its shape."""
-        if type(argument) is Held:
-            return self._array(argument.key, lambda: argument.array, is_static=False)
-        cell = getattr(argument, "cell", None)
-        return argument if cell is None else self.register(cell)
+    node: KernelNode
+    registers: dict[int, Register] = field(default_factory=dict)
+    equation: KernelEquation | None = None
 
-    def add(self, entry: Entry | None) -> None:
-        """Note what has been done."""
-        if entry is not None:
-            self.entries.append(entry)
+
+@dataclass(eq=False, slots=True)
+class _Places:
+    """Equations in their place; of kernels they come when their operation is over."""
+
+    equations: list[Any]
+    nodes: Sequence[KernelNode] = field(default=())
 
 
 def _has_arrays(value: Any) -> bool:
@@ -686,8 +522,7 @@ class _Noting:
         self._journal = journal
 
     def __enter__(self) -> None:
-        if not self._journal.is_whole:
-            self._journal.entries.clear()
+        pass
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool:
         if kind is _UnknownSourceError:

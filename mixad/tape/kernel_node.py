@@ -28,6 +28,7 @@ from mixad.tape.tracer import (
     Origin,
     Tracer,
     check_levels,
+    journal_of,
     kept,
     locked,
     may_differentiate_twice,
@@ -219,6 +220,9 @@ class KernelNode:
                 if known.result == summed.result and known.shape == shape:
                     return self.cell(at)
             self.outputs = (*self.outputs, _summed(summed.result, shape))
+            journal = journal_of(self.levels)
+            if journal is not None:
+                journal.summed(self)
             return self.cell(len(self.outputs) - 1)
 
 
@@ -296,6 +300,9 @@ def record(
         siblings = tuple(map(weakref.ref, nodes))
         for node in nodes:
             node.siblings = siblings
+    journal = journal_of(levels)
+    if journal is not None:
+        journal.recorded(nodes)
     return nodes
 
 

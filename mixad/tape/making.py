@@ -26,7 +26,7 @@ from mixad.tape.fusion import (
     program_read,
     value_of,
 )
-from mixad.tape.kernel_call import KernelCall, kernel_values
+from mixad.tape.kernel_call import kernel_values
 from mixad.tape.registers import array_like
 from mixad.tape.storing import asked_for, residuals_of, storing_plan
 from mixad.tape.tracer import Origin, check_mode, journal_of
@@ -107,7 +107,7 @@ class Making:
             fusion = fuse(self.members, wanted)
         requests = _requests(live, wanted)
         check = check_mode(self.members[-1].levels)
-        arrays = _run_fused(self.members, fusion, wanted, requests, [each[2] for each in live])
+        arrays = _run_fused(self.members, fusion, wanted, requests)
         for (_, _, cell, _), array in zip(live, arrays, strict=False):
             cell.fill(array, check)
 
@@ -131,7 +131,10 @@ def kernel_prepared(
 
 def _fill(root: KernelNode) -> None:
     """Let the results of a node be arrays like them."""
+    journal = journal_of(root.levels)
     for _, cell, _ in root.live():
+        if journal is not None:
+            journal.register(cell)
         cell.fill(array_like(cell.shape, cell.kind, cell.device), "off")
 
 
@@ -173,7 +176,6 @@ def _run_fused(
     fusion: Fusion,
     wanted: Sequence[tuple[int, int]],
     requests: tuple[OutputRequest, ...],
-    cells: Sequence[Cell],
 ) -> tuple[Any, ...]:
     """Run the kernel of some nodes, with partials where these had better be stored.
 
@@ -187,8 +189,6 @@ def _run_fused(
         The results of the fused program: member, and result of its program.
     requests : tuple of OutputRequest
         What is wanted of them.
-    cells : sequence of Cell
-        Where these go.
 
     Returns
     -------
@@ -196,30 +196,20 @@ def _run_fused(
         What ``requests`` ask for, and after that arrays of partials.
     """
     options = _options(members)
-    journal = journal_of(members[-1].levels)
-    leaves = [(members[at], index) for at, index in fusion.places]
     plan = _storing(members, fusion, wanted, requests)
     if plan is None:
         program, kept = program_read(fusion, members[-1].shape)
         values = kernel_values(program, [value_of(fusion.sources[i]) for i in kept])
-        if journal is not None:
-            call = KernelCall((program,), requests)
-            journal.launched(call, options, [leaves[i] for i in kept], cells)
         return kernel_for((program,), requests)(values, options.backend)
     values = kernel_values(fusion.fused.program, [value_of(s) for s in fusion.sources])
-    asked, partials = asked_for(plan, requests)
+    asked, _ = asked_for(plan, requests)
     arrays = kernel_for(plan.passes, asked)(values, options.backend)
     check = check_mode(members[-1].levels)
     made = dict(zip(asked, arrays, strict=True))
     residuals = residuals_of(plan, fusion.sources, requests, made, check)
-    stored = []
     for at, results in _makers(members, wanted).items():
         outputs = list(map(wanted.index, results))
-        stored.append(Stored(plan, residuals, fusion.parents, fusion.shapes, outputs))
-        members[at].store(stored[-1])
-    if journal is not None:
-        pairs = zip(cells, requests, strict=True)
-        journal.stores(stored, asked, options, leaves, pairs, partials)
+        members[at].store(Stored(plan, residuals, fusion.parents, fusion.shapes, outputs))
     return arrays
 
 
@@ -276,11 +266,6 @@ def _run_passes(root: KernelNode) -> None:
     arrays = kernel_for(passes, requests)(values, siblings[0].options.backend)
     for (_, _, cell, _), array in zip(live, arrays, strict=True):
         cell.fill(array, check_mode(siblings[0].levels))
-    journal = journal_of(siblings[0].levels)
-    if journal is not None:
-        leaves = [(siblings[0], index) for index in range(len(sources))]
-        call = KernelCall(passes, requests)
-        journal.launched(call, siblings[0].options, leaves, [each[2] for each in live])
 
 
 def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:

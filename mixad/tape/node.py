@@ -367,9 +367,6 @@ class _Waiting:
         if cell is not None and cell.pending is not None:
             value = self.rule.evaluate(cell.library.xp, self.source.value, **self.static)
             cell.fill(as_array(value), check_mode(self._levels))
-            journal = journal_of(self._levels)
-            if journal is not None:
-                journal.evaluated(self.rule, self.static, (self.source,), (cell,))
 
 
 def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
@@ -411,8 +408,7 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     cell = Cell.of(value, check_mode(levels))
     journal = journal_of(levels)
     if journal is not None:
-        given = [a.cell if isinstance(a, Tracer) else a for a in arguments]
-        journal.evaluated(rule, static, given, (cell,))
+        journal.evaluated(rule, static, arguments, (cell,))
     node = RuleNode(rule, held, static, parents, Result(cell.shape, cell.kind, cell.device))
     return type(tracers[0])(cell, Origin(node, 0, levels))
 
@@ -430,8 +426,11 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
     result = Result(tuple(shape), cell.kind, cell.device)
     held = (kept(tracer, origin.levels, rule, 0) if any(rule.reads) else _shaped(tracer),)
     node = RuleNode(rule, held, static, (origin,), result)
-    waiting = _Waiting(rule, static, cell, origin.levels)
-    return type(tracer)(waiting.cell(result), Origin(node, 0, origin.levels))
+    waiting = _Waiting(rule, static, cell, origin.levels).cell(result)
+    journal = journal_of(origin.levels)
+    if journal is not None:
+        journal.evaluated(rule, static, (tracer,), (waiting,), waits=True)
+    return type(tracer)(waiting, Origin(node, 0, origin.levels))
 
 
 def apply_without_derivative(rule: Rule, x: Any, **static: Any) -> Array:

@@ -73,9 +73,7 @@ def apply_opaque(
     journal = journal_of(levels)
     if journal is not None:
         rule = ValuesRule(name, evaluate_alike, (), is_total=True)
-        journal.evaluated(
-            rule, {}, [a.cell if isinstance(a, Tracer) else a for a in operands], cells
-        )
+        journal.evaluated(rule, {}, operands, cells)
     node = ConstantNode(*[Result(cell.shape, cell.kind, cell.device) for cell in cells])
     results = [type(tracers[0])(c, Origin(node, k, levels)) for k, c in enumerate(cells)]
     return results[0] if container is None else container(results)

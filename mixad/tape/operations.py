@@ -118,8 +118,6 @@ class Called:
 
     Attributes
     ----------
-    source : Called or None
-        On nodes of a recording: what came in.
     parents : sequence of (Origin or None)
         Where its arguments came from; None for those that are not traced.
     results : sequence of Result
@@ -127,16 +125,11 @@ class Called:
     """
 
     __slots__ = ()
-    source: Called | None
     parents: Sequence[Any]
     results: Sequence[Any]
 
     def pull(self, gs: Sequence[Any]) -> Sequence[Any]:
         """Return the cotangents of its traced arguments, arrays of their shapes."""
-        raise NotImplementedError
-
-    def forget(self) -> None:
-        """Forget what it gave on nodes, which a plan that is tried beside these has taken."""
         raise NotImplementedError
 
 

@@ -50,13 +50,13 @@ class Placed:
 
     Attributes
     ----------
-    target : tuple of int
-        The place of what they are parts of.
+    target : object
+        Of what they are parts: the place of what they are parts of.
     parts : tuple of (str, int, Part)
         Each one's kind and index, as in `GradientPlan.places`, and where it belongs.
     """
 
-    target: tuple[int, int]
+    target: Any
     parts: tuple[tuple[str, int, Part], ...]
 
     def added_up(self, arrays: Sequence[Any], given: Sequence[Any], shape: Shape) -> Any:
@@ -87,8 +87,8 @@ class Shifted:
 
     Attributes
     ----------
-    target : tuple of int
-        The place of the value.
+    target : object
+        Of what they are parts: the place of the value.
     inner : KernelCall
         What computes the elements that all parts cover.
     arguments : tuple of (int, and Box or None)
@@ -103,7 +103,7 @@ class Shifted:
         How many leaves there are: cotangents come after them.
     """
 
-    target: tuple[int, int]
+    target: Any
     inner: KernelCall
     arguments: tuple[tuple[int, Box | None], ...]
     extents: Shape
@@ -181,7 +181,7 @@ def shifted(
     fused: FusedProgram,
     asked: Asked,
     parts: Mapping[int, Part],
-    target: tuple[int, int],
+    target: Any,
     shape: Shape,
     is_alike: Callable[[int], bool],
 ) -> Shifted | None:
@@ -195,8 +195,8 @@ def shifted(
         What is wanted of it.
     parts : mapping
         For leaves that are parts of one value, of which array and where.
-    target : tuple of int
-        The place of that value.
+    target : object
+        Of what they are parts: the place of that value.
     shape : tuple of int
         The broadcast shape.
     is_alike : callable

@@ -15,9 +15,9 @@ from mixad.tape.native_steps import Native
 from mixad.tape.plan_steps import Maker, Step
 from mixad.tape.registers import came_in
 
-__all__ = ["Fixed", "Plan", "share_memory"]
+__all__ = ["MAX_BYTES", "Fixed", "Plan", "share_memory"]
 
-_MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Bytes of memory that one thread keeps for a plan."""
 
 
@@ -53,7 +53,7 @@ def share_memory(results: Iterable[Result]) -> list[Fixed]:
         if free is not None:
             known.remove(free)
             memory = free[1]
-        elif bytes_ + array.nbytes <= _MAX_BYTES:
+        elif bytes_ + array.nbytes <= MAX_BYTES:
             memory, count, bytes_ = count, count + 1, bytes_ + array.nbytes
         else:
             continue

@@ -13,8 +13,8 @@ from mixad.backends.execute import Kernel, Prepared, kernel_for
 from mixad.errors import BackendError
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.rolls import Shifts
+from mixad.tape.entries import Pulled, PulledValues, Stores
 from mixad.tape.gradient_plan import in_shape
-from mixad.tape.journal import Pulled, PulledValues, Stores
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.node import added
 from mixad.tape.registers import StridedView, as_register, of_register

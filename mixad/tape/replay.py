@@ -1,8 +1,8 @@
-"""A segment of a recording, done again on nodes of a level of its own."""
+"""A segment of a recording, done again on nodes of a level that launches nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from mixad.backends.arrays import is_array
 from mixad.backends.autocast import in_given_types
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
-from mixad.tape.journal import Journal
+from mixad.tape.journal import Journal, Noted
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
 from mixad.tape.operations import (
@@ -42,10 +42,6 @@ class Replay:
         The first slot.
     value : callable
         Of the slot of what comes in, returns an array or a number.
-    is_reverse : bool
-        Whether cotangents will be carried back through it.
-    foresees : bool
-        Whether nothing is asked of it but what operations will give.
 
     Attributes
     ----------
@@ -54,9 +50,7 @@ class Replay:
     journal : Journal
         What they do.
     done : list
-        What has been done, slot by slot; None for what nothing reads any more.
-    inputs : list of Tracer
-        The traced values that come in.
+        What has been done, slot by slot.
     """
 
     def __init__(
@@ -64,19 +58,18 @@ class Replay:
         strand: Strand,
         start: int,
         value: Callable[[int], Any],
-        *,
-        is_reverse: bool = False,
-        foresees: bool = False,
     ) -> None:
-        around = strand.level
-        self.level = Level(around.name, is_reverse=is_reverse, differentiates=around.differentiates)
+        around = strand.level  # it refuses what the transform would
+        self.level = Level(
+            around.name, is_reverse=around.is_reverse, differentiates=around.differentiates
+        )
         self.level.check = "off"  # the recording watches what comes in
-        self.level.foresees, self.level.unknown = foresees, around.unknown
+        self.level.foresees, self.level.unknown = True, around.unknown
         self._entered: dict[int, tuple[int, Any]] = {}
         at = lambda slot: value(start + slot)  # noqa: E731
         self.journal = self.level.journal = Journal(self._entered, at)
         self.done: list[Any] = []
-        self.inputs: list[Tracer] = []
+        self._mark = self.journal.mark()
         self._strand = strand
         self._start = start
         self._value = value
@@ -89,26 +82,20 @@ class Replay:
         for slot in range(self._start + len(self.done), stop):
             self._do(slot)
 
-    def finish(self, stop: int, asked: Iterable[int]) -> list[Any]:
-        """Do all that was recorded up to a slot; return what is asked for.
+    def noted(self, stop: int) -> Noted | None:
+        """Return what is done up to a slot, with the registers of its values; None if not all of
+        that could be noted."""
+        self.advance(stop)
+        made = self._strand.made
+        values = {at: v for at, v in enumerate(self.done) if made(self._start + at) is not None}
+        noted = self.journal.noted(values) if self.journal.is_whole else None
+        self.close()
+        return noted
 
-        All else is let go of where nothing reads it any more, as in the user's function.
-        """
-        made, start = self._strand.made, self._start
-        last = {slot: slot for slot in range(start, stop)}
-        for slot in range(start, stop):
-            found = made(slot)
-            last.update(dict.fromkeys(found[1] if found else (), slot))
-        kept = {start + slot for slot in asked}
-        ends: dict[int, list[int]] = {}
-        for slot, at in last.items():
-            if slot not in kept:
-                ends.setdefault(at, []).append(slot)
-        for slot in range(start, stop):
-            self._do(slot)
-            for over in ends.get(slot, ()):
-                self.done[over - start] = None
-        return [self.done[slot] for slot in asked]
+    def close(self) -> None:
+        """Let nodes, their level and the journal go: they hold each other."""
+        self.level.journal = None
+        self.done.clear()
 
     def _do(self, slot: int) -> None:
         """Do what was recorded next."""
@@ -124,7 +111,7 @@ class Replay:
     def result(self, operation: Operation, slots: Sequence[int]) -> Given:
         """Return what an operation gives."""
         self.advance(len(self._strand.values))
-        self.journal.is_whole = True
+        self.journal.is_whole, self._mark = True, self.journal.mark()
         before, risks = self.level.looks, self.level.risks
         with np.errstate(all="ignore"):
             first = self._made(operation, slots)
@@ -136,7 +123,8 @@ class Replay:
         return Given.of(results, self._container, operands, may_fail=may_fail, is_told=is_told)
 
     def forget(self, first: int) -> None:
-        """Forget what has been done from a slot of the recording on."""
+        """Forget the last operation, and what has been done from a slot of the recording on."""
+        self.journal.forget(self._mark)
         del self.done[first - self._start :]
         for key in [key for key, (slot, _) in self._entered.items() if slot >= first - self._start]:
             del self._entered[key]
@@ -153,7 +141,6 @@ class Replay:
         self.journal.name(cell, slot - self._start)
         if not known.is_number:
             noted_array(tracer)
-        self.inputs.append(tracer)
         return tracer
 
     def _arrived(self, slot: int) -> Any:

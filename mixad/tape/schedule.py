@@ -232,10 +232,8 @@ class KernelStep:
         given = [cotangents[number][output].value for number, output in self.cotangents]
         for number, index in self.waiting:
             nodes[number].source(index).hold()
-        journal = under_way.level.journal
         # This list keeps results alive until they have been read: nodes hold them weakly.
         sources = [nodes[at[0]].source(at[1]) for at in self.arguments if not isinstance(at, int)]
-        entry = None if journal is None else journal.pulled_kernel(nodes, self)
         arguments = [
             given[at] if isinstance(at, int) else under_way.argument(at) for at in self.arguments
         ]
@@ -249,8 +247,6 @@ class KernelStep:
             under_way.add(parts.target, parts.added_up(arrays, given, self.shape), True)
         if self.shifted:
             self._add_shifted(under_way, given)
-        if journal is not None:
-            journal.add(entry)
         for number in self.members:
             nodes[number] = None
             cotangents.pop(number, None)
@@ -286,14 +282,7 @@ class NodeStep:
         node: PulledNode = under_way.nodes[self.number]
         is_input = isinstance(node, InputNode)  # of a transform inside: what it gets goes through
         fresh = under_way.found[self.number][0].fresh if is_input else node.fresh
-        journal = under_way.level.journal
-        entry = None
-        if journal is not None:
-            outputs = sorted(under_way.found[self.number])
-            entry = journal.pulled(node, self.number, outputs, self.targets)
         gradients = self._gradients(under_way, node)
-        if journal is not None:
-            journal.add(entry)
         under_way.nodes[self.number] = None
         for place, gradient in zip(self.targets, gradients, strict=True):
             if place is not None and gradient is not None:

@@ -1,7 +1,7 @@
 """Values and gradients of a recording by plans: of one segment, or of several one after another.
 
-A plan is made the first time: operations are done on nodes over what came in, and what these do is
-noted.  It is kept if it gives the same, bit by bit.  Where there are several segments, each is
+A plan is made the first time, of what operations were noted to be made of, and run as it is made.
+Where there are several segments, each is
 computed again backward from what it was given: nothing but values that other segments read is
 stored.
 """
@@ -13,31 +13,26 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from mixad.backends.arrays import as_array, describe_array, device_key, library_of
-from mixad.tape.backward import backward
-from mixad.tape.cell import Cell, Kind
+from mixad.tape.cell import Kind
 from mixad.tape.held import Held
-from mixad.tape.journal import Journal
-from mixad.tape.making import make_together
 from mixad.tape.operations import LINK, Segment
 from mixad.tape.registers import (
-    as_register,
     came_in,
     filled,
     have_same_bits,
     of_register,
     own_array,
 )
-from mixad.tape.replay import Replay
 from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
-from mixad.tape.strand_plan import plan_of
+from mixad.tape.strand_plan import Done, make_plan
 
 __all__ = ["MAX_FUSED", "Run", "one_of"]
 
@@ -58,11 +53,6 @@ def _values_of_slots(values: Sequence[Any]) -> list[Any]:
         else:
             found.append(value if kind is float else came_in(value))
     return found
-
-
-_Done: TypeAlias = tuple[Sequence[Any], Sequence[tuple[Any, bool] | None]]
-"""Values, and the cotangents of what came in: None where they are zero.  With each goes whether
-nothing else holds its array."""
 
 
 def one_of(kind: Kind, device: Any) -> Any:
@@ -112,10 +102,6 @@ def _copied(array: Any) -> Any:
     return found
 
 
-_MAX_AT_ONCE = 1 << 20
-"""Elements of what comes in of which a plan is made in the first call; of more in the second: they
-are in memory twice then, in a call that may be the only one."""
-
 _RARE = 2
 """Times in one call up to which a segment of small arrays may be one that never comes again."""
 
@@ -135,11 +121,7 @@ class Run:
     ----------
     values : list
         By slot, what came in and, of what was made, what others read.
-    has_failed : bool
-        Whether what was done last on nodes cannot be planned.
     """
-
-    has_failed = False
 
     def __init__(self, strand: Strand) -> None:
         self.values: list[Any] = []
@@ -185,8 +167,10 @@ class Run:
         wanted: Sequence[int],
         *,
         of_number: bool,
-    ) -> _Done:
-        """Return values of a recording of one segment, and the cotangents of its inputs, by nodes.
+    ) -> Done | None:
+        """Return values of a recording of one segment, and the cotangents of its inputs.
+
+        None if it has no plan.
 
         Parameters
         ----------
@@ -201,7 +185,7 @@ class Run:
         """
         self._look([self._strand.state])
         slots, gs = [slot for slot, _ in outputs], [g for _, g in outputs]
-        return self._on_nodes(key, 0, slots, gs, wanted, of_number=of_number)
+        return self._planned(key, 0, slots, gs, wanted, of_number=of_number)
 
     def gradient(
         self, outputs: Sequence[tuple[int, Any]], wanted: Sequence[int]
@@ -289,12 +273,14 @@ class Run:
             return True
         key = self._key("forward", number, tuple(asked))
         plan = segment.state.plans.get(key)
-        if plan is None:
-            made, _ = self._on_nodes(key, number, [], [], asked)
-            if self._is_unsteady(number):
-                return False
-        else:
-            made, _ = plan.run(values[start:stop], ())
+        done = (
+            self._planned(key, number, [], [], asked)
+            if plan is None
+            else plan.run(values[start:stop], ())
+        )
+        if done is None:
+            return False
+        made, _ = done
         for local, value in zip(asked, made, strict=True):
             values[start + local] = value
         return True
@@ -316,12 +302,14 @@ class Run:
         given = tuple(zip(locals_, map(describe_array, gs), strict=True))
         key = self._key("backward", number, given)
         plan = segment.state.plans.get(key)
-        if plan is None:
-            _, found = self._on_nodes(key, number, locals_, gs)
-            if self._is_unsteady(number):
-                return False
-        else:
-            _, found = plan.run(self.values[start:stop], gs)
+        done = (
+            self._planned(key, number, locals_, gs)
+            if plan is None
+            else plan.run(self.values[start:stop], gs)
+        )
+        if done is None:
+            return False
+        _, found = done
         inside, sources = self._inside(self._traced, segment), self._strand.sources
         for slot, cotangent in zip(inside, found, strict=True):
             if cotangent is not None:
@@ -365,12 +353,7 @@ class Run:
             return of_register(strand.library, self.values[slot])
         return strand.arrived(slot)
 
-    def _is_unsteady(self, number: int) -> bool:
-        """Whether bits of a segment would be others from the third call on: it is fused there, and
-        has no plan."""
-        return self.has_failed and self._fuses(number)
-
-    def _on_nodes(
+    def _planned(
         self,
         key: Hashable,
         number: int,
@@ -379,75 +362,48 @@ class Run:
         wanted: Sequence[int] = (),
         *,
         of_number: bool = False,
-    ) -> _Done:
-        """Return some values of a segment, and cotangents of what came in, by nodes.
+    ) -> Done | None:
+        """Return some values of a segment, and cotangents of what came in; None if it has no plan.
 
-        What they do is kept as a plan, unless it may never come again.
+        The plan is kept, unless it may never come again.
         """
-        segment, library = self._strand.segment(number), self._strand.library
-        try:
-            replayed = Replay(self._strand, segment.start, self._came_in, is_reverse=bool(gs))
-            level, journal = replayed.level, replayed.journal
-            level.fuses = self._fuses(number)
-            chosen = replayed.finish(segment.stop, [*asked, *wanted])
-            replayed.done.clear()
-            with level:
-                origins, chosen = [t.origin for t in chosen[: len(asked)]], chosen[len(asked) :]
-                outputs = list(zip(origins, [of_register(library, g) for g in gs], strict=True))
-                origins.clear()
-                nodes = [t.origin.node for t in replayed.inputs]
-                found = backward(level, outputs, nodes, of_number=of_number) if gs else []  # type: ignore[arg-type]
-                make_together([tracer.cell for tracer in chosen])
-                made = [as_register(tracer.cell.value) for tracer in chosen]
-            done = made, [c and (as_register(c.value), c.fresh) for c in found]
-            for each in journal.decided:
-                each.warn()
-            self._keep_plan(key, number, journal, gs, [t.cell for t in chosen], done)
-            return done
-        finally:
-            self._strand.forget_calls()
-
-    def _keep_plan(
-        self,
-        key: Hashable,
-        number: int,
-        journal: Journal,
-        gs: Sequence[Any],
-        cells: Sequence[Cell],
-        done: _Done,
-    ) -> None:
-        """Keep a plan of what nodes have done, if that is worth it and the plan gives the same."""
-        segment = self._strand.segment(number)
-        came = self.values[segment.start : segment.stop]
-        known, self.has_failed = segment.state.plans.get(key), False
-        if self._strand.library.memory.is_capturing():  # no element can be looked at
-            return
-        if known is None and segment.state.come() < self._least_calls(number, came):
-            return
-        plan = known or plan_of(
-            journal,
+        strand, segment = self._strand, self._strand.segment(number)
+        noted = strand.noted(number, self._came_in)
+        if noted is None:
+            return None
+        came, register = self.values[segment.start : segment.stop], noted.registers
+        local = [slot - segment.start for slot in self._inside(self._traced, segment)]
+        found = make_plan(
+            noted,
             came,
-            gs,
-            [journal.register(cell) for cell in cells],
-            self._strand.library,
-            self._strand.kind,
+            [(register.get(slot, slot), g) for slot, g in zip(asked, gs, strict=True)],
+            [register.get(slot, slot) for slot in wanted],
+            local,
+            strand.library,
+            strand.kind,
+            of_number=of_number,
+            fuses=self._fuses(number),
             compiles=self._compiles(number),
         )
-        is_same = plan is not None and _are_same(plan.run(came, gs, warns=False), done)
-        assert is_same or known is None, "a known gradient is another one"
-        self.has_failed = not is_same
-        if is_same and known is None:
+        if found is None:
+            return None
+        plan, done = found
+        for each in plan.decided:
+            each.warn()
+        known = segment.state.plans.get(key)
+        if known is not None:
+            is_same = _are_same(known.run(came, gs, warns=False), done)
+            assert is_same, "a known gradient is another one"
+        elif segment.state.come() >= self._least_calls(number):
             segment.state.keep(key, plan)
+        return done
 
-    def _least_calls(self, number: int, came: Sequence[Any]) -> int:
-        """Return in which call a plan of a segment is made, of what comes in."""
-        if not self._fuses(number):
-            return _RARE + 1
-        sizes = [math.prod(getattr(each, "shape", ())) for each in came]
-        return 1 if sum(sizes) <= _MAX_AT_ONCE else 2
+    def _least_calls(self, number: int) -> int:
+        """Return in which call the plan of a segment is kept."""
+        return 1 if self._fuses(number) else _RARE + 1
 
 
-def _are_same(one: _Done, other: _Done) -> bool:
+def _are_same(one: Done, other: Done) -> bool:
     """Whether values and cotangents have the same bits."""
     (values, found), (others, others_found) = one, other
     pairs = [*zip(values, others, strict=True)]

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mixad.tape.cell import Kind
 from mixad.tape.held import Reader
 from mixad.tape.memory import Base
 from mixad.tape.operations import FURTHER, Given, Operation
+
+if TYPE_CHECKING:
+    from mixad.tape.journal import Noted
 
 __all__ = ["SMALL", "SeenSlot", "State", "forget", "initial_state", "known_state"]
 
@@ -91,13 +94,15 @@ class State:
         Whether one so far has so many elements that what others read of it is not stored.
     is_small : bool
         Whether no value so far has so many elements that passes over it take long.
+    noted : Noted or None
+        What the operations of a segment that ends here are made of.
     times : int
         How often a recording, or a segment of it, has ended here without a plan.
     """
 
     __slots__ = ("_step", "base", "before", "codes", "container", "count", "description", "further",
                  "inputs", "is_end", "is_large", "is_number", "is_plain", "is_small", "kind",
-                 "may_fail", "next", "operation", "place", "plans", "reader", "shape",
+                 "may_fail", "next", "noted", "operation", "place", "plans", "reader", "shape",
                  "times", "weight")  # fmt: skip
     count: int
     is_small: bool
@@ -133,6 +138,7 @@ class State:
         self.reader: Reader | None = None
         self.next: dict[tuple[Hashable, ...], State] = {}
         self.plans: dict[Hashable, Any] = {}
+        self.noted: Noted | None = None
 
     def follow(
         self,

@@ -61,6 +61,7 @@ from mixad.tape.tracer import (
 from mixad.tape.values_rule import ValuesNode
 
 if TYPE_CHECKING:
+    from mixad.tape.journal import Noted
     from mixad.tape.segments import Run
 
 __all__ = ["Computed", "Strand"]
@@ -364,10 +365,12 @@ class Strand:
     def _end_segment(self) -> None:
         """Record what follows as another segment."""
         stop = len(self.values)
+        if self._replay is not None and self.state.noted is None:
+            self.state.noted = self._replay.noted(stop)
         self.ends.append(self.state)
         self._starts.append(stop)
         self._start, self._links = stop, {}
-        self._replay = None
+        self._close_replay()
         self._go_to(initial_state(self.level.check))
         if len(self._alive) > self._most:
             self._alive = self.alive()
@@ -453,11 +456,8 @@ class Strand:
         """
         step, first = tuple(map(self._seen_from_here, key)), len(self.values)
         slots = self._enter(key, operands, None)
-        if self._replay is None:  # it refuses what the transform would
-            is_reverse = self.level.is_reverse
-            self._replay = Replay(
-                self, self._start, self._value_like, is_reverse=is_reverse, foresees=True
-            )
+        if self._replay is None:
+            self._replay = Replay(self, self._start, self._value_like)
         replay, operation = self._replay, key[0]
         try:
             given = replay.result(operation, slots)
@@ -750,7 +750,8 @@ class Strand:
             if not self.is_flat:
                 return
             assert self._make_input is not None
-            self._is_cold, self._replay = True, None
+            self._is_cold = True
+            self._close_replay()
             self._halt()
             try:
                 give_nodes(self, self._make_input, self._done)
@@ -882,21 +883,34 @@ class Strand:
         (slot,) = self._enter(key, (value,), None)
         return slot
 
-    def forget_calls(self) -> None:
-        """Let calls of the user's functions be made anew: a plan has been tried beside nodes."""
-        for value in self.values:
-            if isinstance(value, Called):
-                value.forget()
+    def noted(self, number: int, value: Callable[[int], Any]) -> Noted | None:
+        """Return what the operations of a segment are made of; None if it cannot be noted.
+
+        ``value`` gives the array or number in a slot of what comes in.
+        """
+        segment = self.segment(number)
+        if segment.state.noted is None:
+            own = self._replay if number == len(self.ends) else None
+            replay = own or Replay(self, segment.start, value)
+            segment.state.noted = replay.noted(segment.stop)
+        return segment.state.noted
 
     def stop(self) -> None:
         """Let nothing be recorded any more."""
-        self.is_over, self._next, self._replay = True, _NOTHING, None
+        self.is_over, self._next = True, _NOTHING
 
     def end(self) -> None:
         """Hold no tracer and no node, once it has stopped: a backward pass frees them."""
         self._alive = self.others = []
         self._entered = {}
         self._make_input = self.run = None
+        self._close_replay()
+
+    def _close_replay(self) -> None:
+        """Let what tells what operations give go."""
+        if self._replay is not None:
+            self._replay.close()
+            self._replay = None
 
 
 def _as_array(value: Tracer) -> Tracer:

@@ -1,4 +1,4 @@
-"""What a journal has noted, as launches and rules over registers.
+"""Plans of entries: launches and rules over registers, taken once as they are made.
 
 Everything that depends on structure alone is decided as a plan is made: which register a cotangent
 is in, what is added to what in whose memory, which memory small results of kernels have that only
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import add, itemgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -22,32 +22,32 @@ from mixad.backends.hookspecs import LaunchBlock, Stepping
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.rolls import Shifts
+from mixad.scalar.loop_results import DecidedResult
 from mixad.tape import plan_steps as steps
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.core_kernel import OverCores
-from mixad.tape.forward_node import contraction_of
-from mixad.tape.gradient_plan import MADE, in_shape
-from mixad.tape.journal import (
+from mixad.tape.entries import (
     Contracted,
+    Entry,
     Evaluated,
-    Journal,
     Launched,
-    Passed,
-    Place,
     Pulled,
     PulledCall,
     PulledKernel,
     PulledValues,
-    Register,
     Stores,
     Viewed,
 )
+from mixad.tape.forward_node import contraction_of
+from mixad.tape.gradient_plan import MADE, in_shape
+from mixad.tape.journal import Noted, Register
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.moves import runs_of
 from mixad.tape.native_steps import Native, NativeAlias, NativeLaunch, alias_of
 from mixad.tape.node import Rule
-from mixad.tape.plan import Fixed, Plan, Result, share_memory
+from mixad.tape.plan import MAX_BYTES, Fixed, Plan, Result, share_memory
 from mixad.tape.plan_steps import Arguments, Maker, Pull, Registers, Run, Step
+from mixad.tape.planner import NotPlannedError, Planner
 from mixad.tape.registers import as_register, of_register
 from mixad.tape.rolls import Term, can_be_added, rolled, sum_of
 from mixad.tape.schedule import takes
@@ -55,7 +55,7 @@ from mixad.tape.tracer import Tracer
 from mixad.tape.unfolded import unfold
 from mixad.tape.values_rule import ValuesRule
 
-__all__ = ["plan_of"]
+__all__ = ["Done", "make_plan"]
 
 _LARGE = 1 << 16
 """Bytes of arrays that are let go of once they have been read."""
@@ -76,67 +76,59 @@ class _Found(NamedTuple):
     is_own: bool
 
 
-class _NotPlannedError(Exception):
-    """What was done is more than launches and rules over what came in."""
-
-
 @in_given_types
-def plan_of(
-    journal: Journal,
+def make_plan(
+    noted: Noted | None,
     slots: Sequence[Any],
-    cotangents: Sequence[Any],
+    cotangents: Sequence[tuple[Register, Any]],
     values: Sequence[Register],
+    inputs: Sequence[Register],
     library: Library,
     kind: type[Tracer],
     *,
+    of_number: bool = False,
+    fuses: bool = True,
     compiles: bool = False,
-) -> Plan | None:
-    """Return the plan of what was done; None where that cannot be repeated.
+) -> tuple[Plan, Done] | None:
+    """Return the plan of what was recorded, and what it gives; None where that cannot be repeated.
 
-    It runs along.
-
-    Parameters
-    ----------
-    journal : Journal
-        What was done.
-    slots : sequence
-        The arrays and numbers that came in.
-    cotangents : sequence of ndarray
-        Those that begin.
-    values : sequence of Register
-        Where the values are that are wanted.
-    library : Library
-        Whose arrays rules take; all else reads NumPy's over their memory.
-    kind : type
-        Of tracers.
-    compiles : bool
-        Whether kernels of numbers are compiled, too: that pays if they are launched often.
+    `slots` are the arrays and numbers that came in, `cotangents` those that begin, each with the
+    register of its value, `values` where the wanted values are and `inputs` those whose cotangents
+    are.  Rules take arrays of the `library`, all else reads NumPy's over their memory; tracers are
+    of a `kind`.  ``of_number`` says that the one cotangent is 1.  Kernels of numbers are compiled
+    if it `compiles`: that pays if they are launched often.
     """
-    if not journal.is_whole or len(journal.seeds) != len(cotangents):
+    if noted is None:
         return None
-    planner = _Planner(journal, slots, cotangents, library, kind, compiles=compiles)
+    beside = next((a for a in slots if is_array(a)), None)
+    planner = Planner(noted, is_reverse=bool(cotangents), fuses=fuses, beside=beside)
     try:
-        for entry in journal.needed(values):
-            _ENTRIES[type(entry)](planner, entry)
-        return planner.plan(journal, values)
-    except _NotPlannedError:
+        seeds = [register for register, _ in cotangents]
+        entries = planner.plan(seeds, values, of_number=of_number)
+        maker = _PlanMaker(
+            noted, planner.count, slots, cotangents, library, kind, compiles=compiles
+        )
+        maker.take(entries, values)
+        return maker.plan(values, inputs, planner.decided)
+    except NotPlannedError:
         return None
 
 
-class _Planner:
-    """Makes steps of what was noted, and takes them.
+Done: TypeAlias = tuple[list[Any], list[tuple[Any, bool] | None]]
+"""Values, and the cotangents of what came in: None where they are zero.  With each goes whether
+nothing else holds its array."""
 
-    Attributes
-    ----------
-    registers : list
-        What came in, what was made, and cotangents.
-    """
+
+class _PlanMaker:
+    """Makes steps of entries, and takes them; ``registers`` hold what came in, what was made, and
+    cotangents."""
 
     def __init__(
         self,
-        journal: Journal,
+        noted: Noted,
+        count: int,
         slots: Sequence[Any],
-        cotangents: Sequence[Any],
+        cotangents: Sequence[tuple[Register, Any]],
         library: Library,
         kind: type[Tracer],
         *,
@@ -145,7 +137,7 @@ class _Planner:
         self._library = library
         self._kind = kind
         self._compiles = compiles
-        self.registers: Registers = [*slots, *[None] * journal.count]
+        self.registers: Registers = [*slots, *[None] * count]
         self._slots = len(slots)
         self._read: set[int] = set()
         self._kept: set[int] = set()
@@ -156,26 +148,58 @@ class _Planner:
         self._work: dict[int, str] = {}
         self._natives: dict[int, Native] = {}
         self._last: dict[int, int] = {}
-        self._constants = [(self._at(at), as_register(array)) for at, array in journal.constants]
+        self._let_go: set[int] = set()
+        self._used: list[int] = []
+        self._constants = [(self._at(at), as_register(array)) for at, array in noted.constants]
         for at, array in self._constants:
             self.registers[at] = array
-        self._found: dict[Place, _Found] = {}
-        self._seeds = tuple(map(self._new, cotangents))
-        for place, register in reversed(list(zip(journal.seeds, self._seeds, strict=True))):
-            self._add(place, register, False)  # the last is taken first by a backward pass
+        self._found: dict[Register, _Found] = {}
+        self._seeds = tuple([self._new(g) for _, g in cotangents])
+        given = zip(cotangents, self._seeds, strict=True)
+        for (value, _), register in reversed(list(given)):
+            self._add(value, register, False)  # the last is taken first by a backward pass
 
-    def plan(self, journal: Journal, values: Sequence[Register]) -> Plan:
-        """Return the plan of the steps that have been made."""
+    def take(self, entries: Sequence[Entry], values: Sequence[Register]) -> None:
+        """Take the steps of some entries; let go of what is large once it has been read."""
+        last = {register: at for at, entry in enumerate(entries) for register in entry.reads}
+        ends: dict[int, list[Register]] = {}
+        for register, at in last.items():
+            if register < 0 and register not in values:
+                ends.setdefault(at, []).append(register)
+        for at, entry in enumerate(entries):
+            _ENTRIES[type(entry)](self, entry)
+            over = [*map(self._at, ends.get(at, ())), *self._used]
+            self._used = []
+            self._free(over)
+
+    def _free(self, over: Sequence[int]) -> None:
+        """Let go of what is large among registers that have been read, and is nobody else's."""
+        large = [at for at in over if getattr(self.registers[at], "nbytes", 0) > MAX_BYTES]
+        if large:
+            kept = {each.register for each in self._found.values()}
+            kept |= {term.register for terms in self._waiting.values() for term in terms}
+            kept |= {*self._waiting, *[at for at, _ in self._constants]}
+            for at in large:
+                if at not in kept:
+                    self._let_go.add(at)
+                    self.registers[at] = None
+
+    def plan(
+        self,
+        values: Sequence[Register],
+        inputs: Sequence[Register],
+        decided: Sequence[DecidedResult],
+    ) -> tuple[Plan, Done]:
+        """Return the plan of the steps that have been made, and what they have given."""
         self._arrays(values)
         wanted = tuple(map(self._at, values))
-        found = [None if at is None else self._found.get((at, 0)) for at in journal.inputs]
-        ends = tuple([end or _Found(-1, False) for end in found])
+        ends = tuple([self._found.get(at) or _Found(-1, False) for at in inputs])
         self._touch(*wanted, *[end.register for end in ends])
         registers: list[Any] = [None] * len(self.registers)
         for at, array in self._constants:
             registers[at] = array
-        returned = {*wanted, *[end.register for end in ends]}
-        return Plan(
+        returned, aliases = {*wanted, *[end.register for end in ends]}, self._aliases()
+        plan = Plan(
             registers,
             tuple(self._freeing({*returned, *[at for at, _ in self._constants]})),
             tuple(self._fixed(self._kept | returned)),
@@ -183,15 +207,16 @@ class _Planner:
             wanted,
             ends,
             tuple(sorted(self._read)),
-            tuple(journal.decided),
+            tuple(decided),
             self._as_natives(),
             tuple([getattr(self.registers[at], "nbytes", 0) for at in wanted]),
-            tuple([name for at, name in self._work.items() if at not in self._aliases]),
+            tuple([name for at, name in self._work.items() if at not in aliases]),
         )
+        found = [None if at < 0 else (self.registers[at], is_own) for at, is_own in ends]
+        return plan, ([self.registers[at] for at in wanted], found)
 
-    @property
     def _aliases(self) -> set[int]:
-        """Which steps give a view, so that there is nothing to do."""
+        """Return which steps give a view, so that there is nothing to do."""
         return {at for at, native in self._natives.items() if type(native) is NativeAlias}
 
     @property
@@ -209,6 +234,7 @@ class _Planner:
 
     def _fixed(self, others: set[int]) -> list[Fixed]:
         """Return the registers that only kernels fill and read, and what memory they have."""
+        others = others | self._let_go
         own = [(register, step) for register, step in self._launched if register not in others]
         return share_memory(
             [Result(at, self.registers[at], step, self._last[at]) for at, step in own]
@@ -219,7 +245,8 @@ class _Planner:
         last: dict[int, list[int]] = {}
         for register, step in self._last.items():
             size = getattr(self.registers[register], "nbytes", 0)
-            if register not in others and size > _LARGE:
+            is_large = size > _LARGE or register in self._let_go
+            if register not in others and is_large:
                 last.setdefault(step, []).append(register)
         found = []
         for number, maker in enumerate(self._makers):
@@ -251,7 +278,7 @@ class _Planner:
         self._read.update(at for at in registers if 0 <= at < self._slots)
         found = [self.registers[self._at(at)] for at in registers]
         if any(value is None for value in found):
-            raise _NotPlannedError
+            raise NotPlannedError
         return found
 
     def _for_rule(self, arguments: Sequence[Any]) -> Arguments:
@@ -270,11 +297,14 @@ class _Planner:
 
     # -- cotangents --------------------------------------------------------------------------------
 
-    def _taken(self, place: Place | None) -> _Found | None:
+    def _taken(self, place: Register | None) -> _Found | None:
         """Return where a cotangent is, which is used up; None if there is none."""
-        return None if place is None else self._found.pop(place, None)
+        found = None if place is None else self._found.pop(place, None)
+        if found is not None:
+            self._used.append(found.register)
+        return found
 
-    def _add(self, place: Place, register: int, is_own: bool) -> None:
+    def _add(self, place: Register, register: int, is_own: bool) -> None:
         """Add to a cotangent, as a backward pass does."""
         known = self._found.get(place)
         if known is None:
@@ -317,7 +347,7 @@ class _Planner:
         self.registers[result] = rolled(array, shifts)
         return True
 
-    def _wait_for_sum(self, place: Place, first: int, second: int) -> bool:
+    def _wait_for_sum(self, place: Register, first: int, second: int) -> bool:
         """Let the sum of two cotangents wait, if one of them does; tell whether it can."""
         if first not in self._waiting and second not in self._waiting:
             return False
@@ -416,7 +446,7 @@ class _Planner:
     ) -> None:
         """Launch the kernel of a call."""
         if options.backend is not None:
-            raise _NotPlannedError
+            raise NotPlannedError
         if not self._launch_in_boxes(call, reads, writes):
             arrays = [self.registers[at] for at in reads]
             self._launch(self._launch_of(call, arrays, shape, options), reads, writes)
@@ -442,9 +472,11 @@ class _Planner:
         self, launch: Prepared | InBoxes, reads: Sequence[int], writes: Sequence[int]
     ) -> None:
         """Note that the next step is a launch that a backend can run by itself, if it can."""
-        found = launch.blocks()
-        known = {*range(self._slots), *[at for at, _ in self._constants]}
-        if found is not None and all(reads[k] in known for k, _, _ in found[1][0].numbers):
+        found = launch.blocks() if self._compiles else None
+        known = {at for at, _ in self._constants}
+        if found is not None and all(
+            reads[k] < self._slots or reads[k] in known for k, _, _ in found[1][0].numbers
+        ):
             sizes = tuple([self.registers[at].nbytes for at in writes])
             numbers = tuple([reads[k] for k, _, _ in found[1][0].numbers])
             native = NativeLaunch(*found, tuple(reads), tuple(writes), numbers, sizes)
@@ -453,7 +485,7 @@ class _Planner:
     def _note_alias(self, source: int, result: int) -> None:
         """Note that the last step has given a view of what is in a register, if it has."""
         array, view = self.registers[source], self.registers[result]
-        if type(array) is np.ndarray and type(view) is np.ndarray:
+        if self._compiles and type(array) is np.ndarray and type(view) is np.ndarray:
             native = alias_of(array, view, source, result)
             if native is not None:
                 self._natives[len(self._makers) - 1] = native
@@ -551,7 +583,7 @@ class _Planner:
     ) -> Run | Prepared | None:
         """Return what launches a kernel on arrays like these; None if it is asked each time."""
         if options.backend is not None:
-            raise _NotPlannedError
+            raise NotPlannedError
         numbers = None if self._compiles or not are_numbers(arrays) else kernel.numbers
         if numbers is not None and numbers(arrays) is not None:
             return steps.Arithmetic(kernel)
@@ -619,44 +651,44 @@ class _Planner:
 
     def pulled_kernel(self, entry: PulledKernel) -> None:
         """Take a step that pulls kernels back."""
-        step = entry.step
-        taken = list(map(self._taken, step.cotangents))
-        if None in taken:
-            raise _NotPlannedError
-        given = [each.register for each in taken if each is not None]
-        own = [at for is_given, at in entry.arguments if not is_given]
-        self._arrays([*own, *entry.read.values()])
-        reads = [given[at] if is_given else self._at(at) for is_given, at in entry.arguments]
+        taken = [each for each in map(self._taken, entry.cotangents) if each is not None]
+        if len(taken) < len(entry.cotangents):
+            raise NotPlannedError
+        given = [each.register for each in taken]
+        self._arrays(entry.reads)
+
+        def at(source: tuple[bool, int]) -> int:
+            is_given, register = source
+            return given[register] if is_given else self._at(register)
+
         made: tuple[int, ...] = ()
-        call = step.plan.call
+        call = entry.plan.call
         if call is not None:
             made = self._fresh(len(call.outputs))
-            self._launch_call(call, reads, made, step.shape, step.options)
-        for at, register in enumerate(entry.results):
-            if register is not None:
-                self._name(register, made[at])
-        for place, kind, at in step.targets:
-            self._add(place, made[at] if kind in MADE else given[at], kind == "array")
-        for placed in step.placed:
+            reads = list(map(at, entry.arguments))
+            self._launch_call(call, reads, made, entry.shape, entry.options)
+        for register, place in zip(entry.results, made, strict=False):
+            self._name(register, place)
+        for target, kind, place in entry.targets:
+            found = made[place] if kind in MADE else given[place]
+            self._add(target, found, kind == "array")
+        for placed in entry.placed:
             whole = self._new(None)
             self._kept.update(made)
             self._touch(*made, *given)
-            self._step("add", partial(steps.place, placed, made, given, step.shape, whole))
+            self._step("add", partial(steps.place, placed, made, given, entry.shape, whole))
             self._add(placed.target, whole, True)
-        for shifted in step.shifted:
+        for shifted in entry.shifted:
             whole = self._new(None)
-            read = [
-                (index, given[at] if isinstance(at, int) else self._at(entry.read[index]))
-                for index, at in step.read
-            ]
-            self._touch(*[at for _, at in read])
-            run = partial(steps.shift, shifted, read, step.shape, step.options, whole)
+            read = [(index, at(source)) for index, source in entry.read.items()]
+            self._touch(*[register for _, register in read])
+            run = partial(steps.shift, shifted, read, entry.shape, entry.options, whole)
             self._step("kernel", run)
             self._add(shifted.target, whole, True)
 
     def pulled(self, entry: Pulled) -> None:
         """Pull a rule back."""
-        g = self._taken(entry.place)
+        g = self._taken(entry.value)
         if g is None or self._rolled_back(entry, g.register):
             return
         self._kept.add(g.register)
@@ -722,7 +754,7 @@ class _Planner:
             return pull(g, [next(given) if type(a) is int else a for a in entry.arguments])
 
         given = [of_register(self._library, array) for array in arrays]
-        found = unfold(pull_traced, given, self._kind, run(self.registers))
+        found = unfold(pull_traced, given, self._kind, self._library, run(self.registers))
         if found is None:
             return None
         places = dict(enumerate((g, *read)))
@@ -736,7 +768,6 @@ class _Planner:
             return places[register]
 
         for each in found.entries:
-            assert isinstance(each, Launched | Evaluated)
             moved = each._replace(
                 arguments=tuple(map(at, each.arguments)), results=tuple(map(at, each.results))
             )
@@ -745,7 +776,7 @@ class _Planner:
 
     def pulled_values(self, entry: PulledValues) -> None:
         """Pull a rule with values back."""
-        taken = list(map(self._taken, entry.places))
+        taken = list(map(self._taken, entry.given))
         given = [None if each is None else each.register for each in taken]
         read = [at for at in given if at is not None]
         self._kept.update(read)
@@ -758,7 +789,7 @@ class _Planner:
 
     def pulled_call(self, entry: PulledCall) -> None:
         """Let a call of the user's function carry cotangents back."""
-        given = [None if g is None else g.register for g in map(self._taken, entry.places)]
+        given = [None if g is None else g.register for g in map(self._taken, entry.given)]
         read = [self._at(entry.call), *[at for at in given if at is not None]]
         self._arrays([entry.call])
         self._kept.update(read)
@@ -772,20 +803,14 @@ class _Planner:
         library = self._library
         return lambda registers: broadcast_to(of_register(library, registers[register]), shape)
 
-    def passed(self, entry: Passed) -> None:
-        """Hand a cotangent on as it is."""
-        g = self._taken(entry.place)
-        if g is not None and entry.target is not None:
-            self._add(entry.target, g.register, False)
-
     def contracted(self, entry: Contracted) -> None:
         """Multiply stored partials by cotangents."""
         wrt = tuple([i for i, target in enumerate(entry.targets) if target is not None])
         given: dict[int, int] = {}
-        for output, place in zip(entry.outputs, entry.places, strict=True):
+        for output, place in zip(entry.outputs, entry.given, strict=True):
             g = self._taken(place)
             if g is None:
-                raise _NotPlannedError
+                raise NotPlannedError
             if output in given:
                 both = self._new(None)
                 self._touch(given[output], g.register)
@@ -810,7 +835,7 @@ class _Planner:
         self,
         name: str,
         pull: Pull,
-        targets: Sequence[Place | None],
+        targets: Sequence[Register | None],
         fresh: bool,
     ) -> None:
         """Add what a rule gives to cotangents, where it gives something."""
@@ -824,17 +849,16 @@ class _Planner:
             self._add(target, register, fresh)
 
 
-_ENTRIES: Mapping[type, Callable[[_Planner, Any], None]] = {
-    Launched: _Planner.launched,
-    Stores: _Planner.stores,
-    Viewed: _Planner.viewed,
-    Evaluated: _Planner.evaluated,
-    PulledKernel: _Planner.pulled_kernel,
-    Pulled: _Planner.pulled,
-    PulledCall: _Planner.pulled_call,
-    PulledValues: _Planner.pulled_values,
-    Passed: _Planner.passed,
-    Contracted: _Planner.contracted,
+_ENTRIES: Mapping[type, Callable[[_PlanMaker, Any], None]] = {
+    Launched: _PlanMaker.launched,
+    Stores: _PlanMaker.stores,
+    Viewed: _PlanMaker.viewed,
+    Evaluated: _PlanMaker.evaluated,
+    PulledKernel: _PlanMaker.pulled_kernel,
+    Pulled: _PlanMaker.pulled,
+    PulledCall: _PlanMaker.pulled_call,
+    PulledValues: _PlanMaker.pulled_values,
+    Contracted: _PlanMaker.contracted,
 }
 
 _PLAIN = (np.ndarray, float, int, bool)

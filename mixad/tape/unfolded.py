@@ -9,34 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from mixad.backends.arrays import as_array
+from mixad.backends.arrays import Library, as_array
 from mixad.tape.cell import Cell
-from mixad.tape.journal import Entry, Evaluated, Journal, Launched, Register
+from mixad.tape.entries import Evaluated, Launched
+from mixad.tape.journal import Journal, Register
 from mixad.tape.node import InputNode
-from mixad.tape.registers import have_same_bits
+from mixad.tape.planner import NotPlannedError, Planner
+from mixad.tape.registers import as_register, have_same_bits, of_register
 from mixad.tape.tracer import Level, Origin, Tracer
+from mixad.tape.values_rule import ValuesRule
 
 __all__ = ["Unfolded", "unfold"]
 
-_TAKEN = {Evaluated, Launched}
-"""What is noted of a pullback that can be done again."""
-
 
 class Unfolded(NamedTuple):
-    """What a pullback does, with registers: 0, 1, … are what it is given.
+    """What a pullback does, over registers: 0, 1, … are what it is given.
 
-    Attributes
-    ----------
-    entries : list of Entry
-        In order.
-    constants : list of (int, array)
-        Registers of arrays that depend on shapes and options alone.
-    results : list of (int or None)
-        The registers of what it gives.
+    `constants` are registers of arrays that depend on shapes and options alone, `results` those of
+    what it gives.
     """
 
-    entries: list[Entry]
-    constants: list[tuple[Register, Any]]
+    entries: list[Launched | Evaluated]
+    constants: Sequence[tuple[Register, Any]]
     results: list[Register | None]
 
 
@@ -44,23 +38,16 @@ def unfold(
     pull: Callable[..., Sequence[Any]],
     arrays: Sequence[Any],
     kind: type[Tracer],
+    library: Library,
     expected: Sequence[Any],
 ) -> Unfolded | None:
     """Return what a pullback does with some arrays; None unless that depends on no element.
 
-    Parameters
-    ----------
-    pull : callable
-        Of tracers that stand for the arrays, returns what the pullback gives.
-    arrays : sequence of array
-        What it is given.
-    kind : type
-        Of tracers.
-    expected : sequence
-        What it gives for the arrays themselves: the same, bit by bit, is to come of it.
+    ``pull`` takes tracers of a `kind` that stand for the arrays; ``expected`` is what it gives for
+    the arrays themselves: the same, bit by bit, is to come of what it does.
     """
     with Level("plan", is_reverse=False) as level:
-        level.check, level.fuses = "off", False
+        level.check, level.foresees = "off", True
         level.journal = journal = Journal({}, arrays.__getitem__)
         journal.is_static = True
         alone, given = frozenset((level,)), []
@@ -72,17 +59,41 @@ def unfold(
             found = pull(*given)
         except Exception:  # tracers may be refused where arrays are taken
             return None
-        made = [each is None or (type(each) is kind and bool(each.levels)) for each in found]
-        if not all(made) or not all(map(_are_same, found, expected)):
+        if not all(each is None or (type(each) is kind and bool(each.levels)) for each in found):
             return None
-        results = [None if each is None else journal.register(each.cell) for each in found]
-    entries = journal.entries
-    if level.looks or level.risks or not journal.is_whole or not set(map(type, entries)) <= _TAKEN:
+        made = {at: each for at, each in enumerate(found) if each is not None}
+        noted, level.journal = journal.noted(made), None
+    if level.looks or level.risks or not journal.is_whole:
         return None
-    return Unfolded(entries, journal.constants, results)
+    results = [None if each is None else noted.registers[at] for at, each in enumerate(found)]
+    planner = Planner(noted, is_reverse=False, fuses=False, beside=arrays[0])
+    try:
+        entries = planner.plan([], list(noted.registers.values()), of_number=False)
+    except NotPlannedError:
+        return None
+    taken = [entry for entry in entries if isinstance(entry, (Launched, Evaluated))]
+    if len(taken) < len(entries):
+        return None
+    values = {**dict(enumerate(arrays)), **dict(noted.constants)}
+    for entry in taken:
+        _take(entry, values, library)
+    made_of = [None if register is None else values[register] for register in results]
+    is_same = all(map(_are_same, made_of, expected))
+    return Unfolded(taken, noted.constants, results) if is_same else None
+
+
+def _take(entry: Launched | Evaluated, values: dict[Register, Any], library: Library) -> None:
+    """Compute what an entry gives."""
+    given = [of_register(library, values[register]) for register in entry.arguments]
+    if isinstance(entry, Launched):
+        found: Sequence[Any] = entry.call.arrays(given, entry.options)
+    else:
+        made = entry.rule.evaluate(library.xp, *given, **entry.static)
+        found = made if isinstance(entry.rule, ValuesRule) else (made,)
+    values.update(zip(entry.results, found, strict=True))
 
 
 def _are_same(found: Any, expected: Any) -> bool:
     if found is None or expected is None:
         return found is expected
-    return have_same_bits(found.cell.value, as_array(expected))
+    return have_same_bits(as_register(as_array(found)), as_array(expected))

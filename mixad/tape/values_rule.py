@@ -257,8 +257,7 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     cells = tuple(Cell.of(value, check_mode(levels), reader=reader) for value in values)
     journal = journal_of(levels)
     if journal is not None:
-        given = [a.cell if isinstance(a, Tracer) else a for a in arguments]
-        journal.evaluated(rule, static, given, cells)
+        journal.evaluated(rule, static, arguments, cells)
     node = ValuesNode(rule, held, static, parents, cells, levels, type(tracers[0]))
     return tuple(followed(node.traced(k)) for k in range(len(cells)))
 

@@ -7,7 +7,7 @@ such calls: they differ in what they run and in how cotangents go back through i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
@@ -26,7 +26,7 @@ from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.memory import array_as
 from mixad.tape.node import Cotangents, InputNode, Result
 from mixad.tape.operations import Called, Operation, results_of
-from mixad.tape.registers import as_register, bits_of, of_register, own_array
+from mixad.tape.registers import as_register, of_register, own_array
 from mixad.tape.strand import Strand
 from mixad.tape.tracer import (
     Level,
@@ -103,11 +103,7 @@ class CallRule(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CallNode(Called):
-    """A recorded call of a rule.
-
-    `source` is the node of the call in the recording that this one repeats. `known` has the rule's
-    results by cotangents: plans are tried on nodes of a recording, and call the rule once.
-    """
+    """A recorded call of a rule."""
 
     rule: CallRule
     leaves: tuple[Any, ...]  # of the arguments: tracers, held arrays, others
@@ -116,8 +112,6 @@ class CallNode(Called):
     value: Value  # what came of it, without its leaves
     residuals: Any  # what else was retained
     results: Sequence[Result]  # the float leaves of the value
-    source: CallNode | None = None
-    known: dict[tuple[bytes, ...], Sequence[Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -160,7 +154,7 @@ class CallNode(Called):
             like.zeros() if g is None else self._shown(broadcast_to(g, like.shape))
             for g, like in zip(given, self.results, strict=True)
         ]
-        pulled = self._pulled(level, gs)
+        pulled = self._run(self.rule.pulled, level, gs)
         found: list[Any] = [None] * len(self.parents)
         for i, gradient in zip(self.wrt(level), pulled, strict=True):
             found[i] = owned(self.leaves[i].cell, None) if gradient is None else gradient
@@ -169,24 +163,6 @@ class CallNode(Called):
     def _shown(self, g: Any) -> Any:
         """Return a cotangent in the form that the rule gets."""
         return g if self.rule.borrowed_from else _shielded(g)
-
-    def _pulled(self, level: Level, gs: Sequence[Any]) -> Sequence[Any]:
-        """Return the rule's results for some cotangents."""
-        is_noted = self.source is not None and level.journal is not None
-        is_noted &= not self.results[0].kind.library.memory.is_capturing()
-        if any(isinstance(g, Tracer) for g in gs) or not (is_noted or self.known):
-            return self._run(self.rule.pulled, level, gs)
-        key = tuple([bits_of(g) for g in gs])
-        pulled = None if self.source is not None else self.known.get(key)
-        if pulled is None:
-            pulled = self._run(self.rule.pulled, level, gs)
-        if is_noted:
-            self.known[key] = pulled
-        return pulled
-
-    def forget(self) -> None:
-        """Drop the rule's results on nodes."""
-        self.known.clear()
 
     def pull(self, gs: Sequence[Any]) -> Sequence[Any]:
         """Return the cotangents of its traced arguments, arrays of their shapes."""
@@ -309,7 +285,9 @@ def _given(count: int, weak: Sequence[bool], *operands: Any) -> Any:
         if parent is not None:
             tracer = next(left)
             leaves[at], parents[at] = kept(tracer, levels, call.rule, at), tracer.origin
-    node = replace(call, leaves=tuple(leaves), parents=tuple(parents), source=call)
+    if journal is not None:
+        journal.called(call, tracers, cells)
+    node = replace(call, leaves=tuple(leaves), parents=tuple(parents))
     outputs = _outputs(node, cells, levels)
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 

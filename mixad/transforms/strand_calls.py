@@ -211,6 +211,8 @@ class StrandCall:
         self._key = slots, given, values
         if self._level.check != "full":
             self._plan = strand.state.plans.get(self._key)
+        if self._plan is None:
+            self._found = self._planned()
 
     def _are_alike(self, given: Sequence[Any]) -> bool:
         """Whether cotangents are arrays of the inputs' kind."""
@@ -224,20 +226,19 @@ class StrandCall:
         if self._plan is not None:
             self._history.new = 0
             self._found = self._plan.run(self._strand.values, self._cotangents)
-        elif self._found is None:
-            self._found = self._done_on_nodes()
+        assert self._found is not None
         return self._answer(*self._found)
 
-    def _done_on_nodes(self) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return values and cotangents of a recording of one segment without a plan."""
+    def _planned(self) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """Return values and cotangents of a recording of one segment; None if it has no plan."""
         assert self._key is not None
         slots, _, values = self._key
         run, plans = Run(self._strand), self._strand.state.plans
         is_new = self._key not in plans
         seeds = list(zip(slots, self._cotangents, strict=True))
         found = run.once(self._key, seeds, values, of_number=self._is_of_number)
-        if run.has_failed:
-            self._history.leave(self._f)
+        if found is None:
+            self._strand.is_left, self._key = True, None
         elif is_new and self._key in plans:
             self._history.note_new(self._f)
         return found

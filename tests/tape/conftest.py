@@ -12,6 +12,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F64
 from mixad.tape import states
+from mixad.tape.strand_plan import _PlanMaker
 from mixad.transforms import (
     forward,
     gradients,
@@ -25,15 +26,22 @@ from mixad.transforms import (
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The kernel calls made so far: (passes, requests) of each."""
+    """The kernels launched so far, called or prepared for a plan: (passes, requests) of each."""
     made: list[Any] = []
-    call = Kernel.__call__
+    call, prepare = Kernel.__call__, _PlanMaker._prepared
 
     def counted(self: Kernel, arguments: Any, backend: Any = None) -> Any:
         made.append((self.passes, self.requests))
         return call(self, arguments, backend)
 
+    def prepared(self: _PlanMaker, kernel: Kernel, arrays: Any, options: Any) -> Any:
+        found = prepare(self, kernel, arrays, options)
+        if found is not None:
+            made.append((kernel.passes, kernel.requests))
+        return found
+
     monkeypatch.setattr(Kernel, "__call__", counted)
+    monkeypatch.setattr(_PlanMaker, "_prepared", prepared)
     return made
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad.tape import segments
 from mixad.tape.plan import Plan
 from mixad.tape.registers import have_same_bits, may_share_memory, strided_view_in
 
@@ -73,7 +74,14 @@ def test_gradients_of_a_library_are_planned_and_those_of_numpys(
         plans.append(plan)
         return own(plan, *args, **options)
 
+    def make(*args: Any, **options: Any) -> Any:
+        found = make_plan(*args, **options)
+        plans.append(found[0])
+        return found
+
+    make_plan = segments.make_plan
     monkeypatch.setattr(Plan, "run", run)
+    monkeypatch.setattr(segments, "make_plan", make)
     gradient = mixad.grad(PROGRAMS[name], (0, 1))
     x, y = np.linspace(0.5, 2.0, 4), np.linspace(-1.0, 1.0, 12).reshape(3, 4)
     for scale in (1.0, -0.7, 1.3):

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixad
-from mixad.tape import plan_steps, segments
-from mixad.tape.journal import Evaluated, Journal, Launched
-from mixad.tape.strand_plan import plan_of
+from mixad.tape import plan_steps
+from mixad.tape.entries import Evaluated, Launched
+from mixad.tape.journal import Noted, RuleEquation
+from mixad.tape.planner import Planner
 
 EXAMPLES = 60
 
@@ -125,25 +126,34 @@ def test_a_loop_makes_no_rolled_array(rolled: list[Any]) -> None:
 def test_of_a_turn_is_stored_what_another_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[int] = []
 
-    def counted(journal: Journal, *given: Any, **options: Any) -> Any:
-        stored.extend(len(e.results) for e in journal.entries if isinstance(e, Launched))
-        return plan_of(journal, *given, **options)
+    def counted(self: Planner, *given: Any, **options: Any) -> Any:
+        entries = plan(self, *given, **options)
+        stored.extend(len(e.results) for e in entries if isinstance(e, Launched))
+        return entries
 
-    monkeypatch.setattr(segments, "plan_of", counted)
+    plan = Planner.plan
+    monkeypatch.setattr(Planner, "plan", counted)
     mixad.grad(wave)(U)
     assert len(stored) > 6
     assert set(stored) == {1}
 
 
-def test_backward_nothing_is_computed_that_no_derivative_reads() -> None:
-    journal = Journal({}, lambda slot: U)
-    journal.entries += [
-        Evaluated(cast("Any", None), {}, (0,), (-1,)),
-        Evaluated(cast("Any", None), {}, (-1,), (-2,)),
-        Evaluated(cast("Any", None), {}, (-1,), (-3,)),
+def test_nothing_is_computed_that_nobody_reads() -> None:
+    equations = [
+        RuleEquation(cast("Any", None), {}, (read,), (False,), (), (made,), ((3,),), waits=False)
+        for read, made in ((0, -1), (-1, -2), (-1, -3))
     ]
-    assert journal.needed([-3]) == [journal.entries[0], journal.entries[2]]
-    assert journal.needed([]) == []
+    noted = Noted(equations, [], {}, 3, [])
+
+    def entries(*wanted: int) -> list[Any]:
+        return Planner(noted, is_reverse=False, fuses=True, beside=U).plan(
+            [], wanted, of_number=False
+        )
+
+    assert entries(-3) == [
+        Evaluated(cast("Any", None), {}, *((r,), (m,))) for r, m in ((0, -1), (-1, -3))
+    ]
+    assert entries() == []
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from mixad.backends.execute import Kernel
 from mixad.errors import TracerError
 from mixad.tape import on_nodes, plan_steps, segments, states
 from mixad.tape.plan import Plan
-from mixad.tape.strand_plan import plan_of
+from mixad.tape.strand_plan import make_plan
 from mixad.transforms import gradients, strand_calls, strand_history
 
 EXAMPLES = 150
@@ -493,12 +493,12 @@ def test_what_a_segment_computes_of_numbers_is_a_few_launches(
     made: list[Plan] = []
 
     def counted(*args: Any, **options: Any) -> Any:
-        plan = plan_of(*args, **options)
-        assert plan is not None
-        made.append(plan)
-        return plan
+        found = make_plan(*args, **options)
+        assert found is not None
+        made.append(found[0])
+        return found
 
-    monkeypatch.setattr(segments, "plan_of", counted)
+    monkeypatch.setattr(segments, "make_plan", counted)
     ys = np.cos(np.arange(60.0)).tolist()
 
     def loss(p: Any) -> Any:
@@ -857,7 +857,10 @@ def test_an_argument_that_is_changed_counts_as_it_came_in(
         given.append(X.copy())
         found = outcome(transform, f, given[-1])
         given.append(X.copy())
-        assert found == by_nodes(transform, f, given[-1])
+        on_nodes = by_nodes(transform, f, given[-1])
+        unchanged = outcome(transform, lambda x: end(begin(x)), X.copy())
+        # Nodes read what no derivative needs, and refuse what cannot be read.
+        assert found == on_nodes or (type(on_nodes) is tuple and found == unchanged)
 
 
 @pytest.mark.parametrize("bound", ["_MAX_STATES", "_MAX_PLANS"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad.backends.arrays import NUMPY
 from mixad.namespace.array import ArrayTracer
 from mixad.tape import states, strand_plan, unfolded
 
@@ -54,20 +55,20 @@ def test_what_is_taken_apart_has_the_same_bits(
 
 def test_what_looks_at_elements_is_not_taken_apart() -> None:
     looks = lambda g: (g * 2.0 if g.sum() > 0.0 else g,)  # noqa: E731
-    assert unfolded.unfold(looks, [X], ArrayTracer, [X * 2.0]) is None
+    assert unfolded.unfold(looks, [X], ArrayTracer, NUMPY, [X * 2.0]) is None
 
 
 def test_what_gives_an_array_of_its_own_is_not_taken_apart() -> None:
-    assert unfolded.unfold(lambda g: (np.ones(6),), [X], ArrayTracer, [np.ones(6)]) is None
+    assert unfolded.unfold(lambda g: (np.ones(6),), [X], ArrayTracer, NUMPY, [np.ones(6)]) is None
 
 
 def test_what_gives_other_bits_is_not_taken_apart() -> None:
-    assert unfolded.unfold(lambda g: (g * 2.0,), [X], ArrayTracer, [X * 3.0]) is None
+    assert unfolded.unfold(lambda g: (g * 2.0,), [X], ArrayTracer, NUMPY, [X * 3.0]) is None
 
 
 def test_what_is_taken_apart_says_which_arrays_it_reads() -> None:
     found = unfolded.unfold(
-        lambda g, x: (g * x, None), [X, LABELS], ArrayTracer, [X * LABELS, None]
+        lambda g, x: (g * x, None), [X, LABELS], ArrayTracer, NUMPY, [X * LABELS, None]
     )
     assert found is not None
     assert [entry.arguments for entry in found.entries] == [(0, 1)]

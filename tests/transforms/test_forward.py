@@ -18,6 +18,7 @@ import mixad
 from mixad.backends.execute import Kernel
 from mixad.errors import TracerError, ZeroDerivativeWarning
 from mixad.special import sigmoid, tanh
+from mixad.tape.strand_plan import _PlanMaker
 from mixad.transforms.recorded_calls import recorded
 
 EXAMPLES_OF_PROGRAMS = 20
@@ -32,15 +33,22 @@ M = np.asarray([[0.5, 1.0, -1.0], [1.0, 0.5, 0.25], [-0.5, 0.5, 1.0]])
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The kernel calls made so far."""
+    """The kernels launched so far, called or prepared for a plan."""
     made: list[Any] = []
-    call = Kernel.__call__
+    call, prepare = Kernel.__call__, _PlanMaker._prepared
+
+    def prepared(self: _PlanMaker, kernel: Kernel, arrays: Any, options: Any) -> Any:
+        found = prepare(self, kernel, arrays, options)
+        if found is not None:
+            made.append(kernel.passes)
+        return found
 
     def counted(self: Kernel, arguments: Any, backend: Any = None) -> Any:
         made.append(self.passes)
         return call(self, arguments, backend)
 
     monkeypatch.setattr(Kernel, "__call__", counted)
+    monkeypatch.setattr(_PlanMaker, "_prepared", prepared)
     return made
 
 

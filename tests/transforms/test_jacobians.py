@@ -15,6 +15,7 @@ import mixad
 from mixad.backends.execute import Kernel
 from mixad.errors import TracerError
 from mixad.special import tanh
+from mixad.tape.strand_plan import _PlanMaker
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 X = np.asarray([0.5, -1.5, 0.25])
@@ -168,7 +169,13 @@ def test_auto_is_forward_for_as_many_inputs_as_outputs() -> None:
 
 def counted(run: Callable[[], Any]) -> list[Any]:
     made: list[Any] = []
-    call = Kernel.__call__
+    call, prepare = Kernel.__call__, _PlanMaker._prepared
+
+    def prepared(self: _PlanMaker, kernel: Kernel, arrays: Any, options: Any) -> Any:
+        found = prepare(self, kernel, arrays, options)
+        if found is not None:
+            made.append(kernel)
+        return found
 
     def counting(self: Kernel, arguments: Any, backend: Any = None) -> Any:
         made.append(self)
@@ -176,6 +183,7 @@ def counted(run: Callable[[], Any]) -> list[Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Kernel, "__call__", counting)
+        patch.setattr(_PlanMaker, "_prepared", prepared)
         run()
     return made
 

@@ -1,0 +1,1107 @@
+"""Which launches compute what equations say, and carry cotangents back through them.
+
+Nothing is computed here.  Kernels are launched when something reads their results, together with
+those that they read and that can be computed inside.  On the way back, a kernel whose results are
+read by the members of groups joins these, which become one; a group is pulled back, by one launch,
+when something else needs what it gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from itertools import chain, compress
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
+
+from mixad.backends.execute import writes_parts
+from mixad.kernel.options import KernelOptions
+from mixad.kernel.spec import OutputRequest, Part
+from mixad.scalar.dual import MAX_PARTIALS
+from mixad.scalar.ir import Load, walk_statements
+from mixad.scalar.loop_results import DecidedResult, decided_results
+from mixad.tape.entries import (
+    Contracted,
+    Entry,
+    Evaluated,
+    Launched,
+    Pulled,
+    PulledCall,
+    PulledKernel,
+    PulledValues,
+    Stores,
+    Viewed,
+)
+from mixad.tape.forward_node import contraction_of
+from mixad.tape.forward_plan import ForwardPlan
+from mixad.tape.fusion import (
+    NOTHING,
+    FusedProgram,
+    common_options,
+    fits,
+    fused_program,
+    internal,
+)
+from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, plan_gradients
+from mixad.tape.journal import (
+    CallEquation,
+    Equation,
+    KernelEquation,
+    Noted,
+    Register,
+    RuleEquation,
+    ViewEquation,
+)
+from mixad.tape.kernel_call import KernelCall, Shape
+from mixad.tape.node import Rule
+from mixad.tape.placing import Placed, Shifted, placed_in_one, shifted
+from mixad.tape.storing import asked_for, cheaper_plan
+
+__all__ = ["NotPlannedError", "Planner"]
+
+_MAX_TOGETHER = 63
+"""Values that are looked at to be made with another one."""
+
+_MAX_ELEMENTS = 1 << 14
+"""Elements of values that are made together though none is made of the other: what a launch takes
+is more than what they do."""
+
+_LOW_COST = 20
+"""Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
+
+
+class NotPlannedError(Exception):
+    """What was done is more than launches and rules over what came in."""
+
+
+_Maker: TypeAlias = tuple[Equation, int]
+"""An equation, and which of its results a value is."""
+
+_Result: TypeAlias = tuple[int, int]
+"""A member of a launch, and a result of its program."""
+
+_Live: TypeAlias = list[tuple[int, Register, OutputRequest]]
+"""Results to make: the member, the register, and what is wanted."""
+
+
+class _Fusion(NamedTuple):
+    """Kernels as one program, with the registers of what it reads from outside.
+
+    `shapes` are empty for what is no lane, `wholes` only for numbers.
+    """
+
+    fused: FusedProgram
+    registers: list[Register]
+    carries: list[bool]
+    shapes: list[Shape]
+    wholes: list[Shape]
+
+    @property
+    def wrt(self) -> tuple[int, ...]:
+        """The leaves that carry the level."""
+        return tuple([i for i, carries in enumerate(self.carries) if carries])
+
+
+class _Stored(NamedTuple):
+    """Partials that were made with results, whose leaves take the place of the arguments."""
+
+    plan: ForwardPlan
+    residuals: tuple[Register | None, ...]
+    fusion: _Fusion
+    outputs: Mapping[Register, int]
+
+
+class _Group:
+    """Kernels over one shape that are pulled back together, each before those that it reads.
+
+    `members` are empty once they have been pulled back, or taken by the group `taker`.
+    """
+
+    __slots__ = ("active", "cost", "has_loops", "indexed", "members", "options", "shape", "taker")
+
+    def __init__(self, equation: KernelEquation) -> None:
+        self.shape = equation.shape
+        self.members = [equation]
+        self.options = equation.options
+        self.cost = equation.call.cost
+        self.has_loops = equation.call.has_loops
+        pairs = zip(equation.arguments, equation.carries, strict=True)
+        self.active = {(register, 0) for register, carries in pairs if carries}
+        self.indexed = _indexed(equation)
+        self.active |= self.indexed  # each read is an input
+        self.taker: _Group | None = None
+
+    @property
+    def whole(self) -> _Group:
+        """The group that has taken it, itself if none has."""
+        group = self
+        while group.taker is not None:
+            group = group.taker
+        return group
+
+    def take(self, other: _Group) -> bool:
+        """Let the members of another group join if they fit; tell whether they did.
+
+        More inputs than one dual chunk holds would be paid for with a second evaluation of all,
+        unless there is no loop, and so reverse accumulation.
+        """
+        options = common_options(self.options, other.options)
+        has_loops = self.has_loops or other.has_loops
+        if options is None or (has_loops and options.strategy == "reverse"):
+            return False
+        if not fits(len(self.members) + len(other.members), self.cost, other.cost):
+            return False
+        made = {register for member in other.members for register in member.results}
+        if any(register in made for register, _ in self.indexed):
+            return False  # what is read by index has its cotangent when the group is pulled back
+        active = {each for each in self.active if each[0] not in made} | other.active
+        is_by_duals = has_loops or options.mode.strategy == "forward"
+        if is_by_duals and len(active) > max(MAX_PARTIALS, len(self.active), len(other.active)):
+            return False
+        self.has_loops, self.active, self.options = has_loops, active, options
+        self.indexed |= other.indexed
+        self.cost += other.cost
+        self.members += other.members
+        other.members, other.taker = [], self
+        return True
+
+
+def _indexed(equation: KernelEquation) -> set[tuple[Register, int]]:
+    """Return what a kernel reads by index of what carries the level, by read."""
+    found: set[tuple[Register, int]] = set()
+    program = equation.call.passes[0]
+    for param, register, carries in zip(
+        program.params, equation.arguments, equation.carries, strict=True
+    ):
+        if param.kind == "array" and carries:
+            loads = (s for s in walk_statements(program.body) if isinstance(s, Load))
+            count = sum(s.array == param.var for s in loads)
+            found |= {(register, read) for read in range(max(count, 1))}
+    return found
+
+
+class Planner:
+    """Plans entries for some equations.
+
+    If it `is_reverse`, cotangents will be carried back through them.  Where it does not fuse, each
+    kernel has a launch of its own.  `beside` is an array of where kernels run.
+    """
+
+    def __init__(self, noted: Noted, *, is_reverse: bool, fuses: bool, beside: Any) -> None:
+        self.decided: list[DecidedResult] = list(noted.decided)
+        self._equations = noted.equations
+        self._is_reverse = is_reverse
+        self._fuses = fuses
+        self._beside = beside
+        self._count = noted.count
+        self._entries: list[Entry] = []
+        self._makers: dict[Register, _Maker] = {}
+        self._number: dict[int, int] = {}
+        self._made: set[Register] = {register for register, _ in noted.constants}
+        self._held: dict[Register, int] = {}
+        self._kept: set[Register] = set()
+        self._uses: Counter[int] = Counter()
+        self._inside: dict[int, list[bool]] = {}
+        self._stored: dict[int, _Stored] = {}
+        self._now = 0
+        for number, equation in enumerate(self._equations):
+            self._number[id(equation)] = number
+            for result, register in enumerate(equation.results):
+                self._makers[register] = equation, result
+            if type(equation) is CallEquation:
+                self._made.update(equation.results)
+
+    @property
+    def count(self) -> int:
+        """How many registers there are beside slots."""
+        return self._count
+
+    def plan(
+        self, seeds: Sequence[Register], wanted: Sequence[Register], *, of_number: bool
+    ) -> list[Entry]:
+        """Return what computes the wanted values, and carries the cotangents of seeds back.
+
+        ``of_number`` says that the one seed is a number with the cotangent 1.
+        """
+        self._hold(seeds, wanted)
+        for number, equation in enumerate(self._equations):
+            self._now = number
+            if type(equation) is KernelEquation:
+                self._come_to(equation)
+            elif type(equation) is RuleEquation and not equation.waits:
+                self._evaluate(equation)
+        self._now = len(self._equations)
+        if seeds:
+            walk = _Walk(self, seeds, seeds[0] if of_number else None)
+            walk.run()
+        left = [register for register in wanted if register not in self._made]
+        while left:
+            root = left.pop()
+            self._make(root, left[-_MAX_TOGETHER:])
+        return self._needed(wanted)
+
+    def _hold(self, seeds: Sequence[Register], wanted: Sequence[Register]) -> None:
+        """Note until when values are held: until they are read last, for good if they are wanted or
+        a rule's cotangents read them."""
+        end = len(self._equations) + 1
+        for number, equation in enumerate(self._equations):
+            if type(equation) in (KernelEquation, RuleEquation):
+                self._held.update(dict.fromkeys(equation.arguments, number))  # type: ignore[union-attr]
+        for equation in self._equations if seeds else ():
+            if type(equation) is RuleEquation and any(equation.carries):
+                for register, is_read in zip(equation.arguments, _is_read(equation), strict=True):
+                    if is_read:
+                        self._held[register] = end
+                if type(equation.rule) is not Rule:
+                    self._held.update(dict.fromkeys(equation.results, end))
+        self._held.update(dict.fromkeys(wanted, end))
+        self._hold_for_later(self._held.copy())
+
+    def _hold_for_later(self, read: dict[Register, int]) -> None:
+        """Hold what is read from memory when kernels are launched, or rules evaluated, that wait;
+        ``read`` says until when each value may be asked for."""
+        for equation in reversed(self._equations):
+            if type(equation) is KernelEquation:
+                inside: Sequence[bool] = equation.pending
+            elif type(equation) is RuleEquation and equation.waits:
+                inside = (False,)
+            else:
+                continue
+            until = max([read.get(register, -1) for register in equation.results])
+            for register, is_inside in zip(equation.arguments, inside, strict=True):
+                read[register] = max(read[register], until)
+                if not is_inside:
+                    self._held[register] = max(self._held[register], until)
+
+    def _needed(self, values: Sequence[Register]) -> list[Entry]:
+        """Return what is done for some values and for the cotangents of what came in.
+
+        What reads by index is: it may be outside.
+        """
+        needed, found = set(values), []
+        for entry in reversed(self._entries):
+            fills = entry.fills
+            if fills is None or not needed.isdisjoint(fills):
+                needed.update(entry.reads)
+                found.append(entry)
+        return found[::-1]
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def is_made(self, register: Register) -> bool:
+        """Whether a value is there: it came in, or has been made."""
+        return register >= 0 or register in self._made
+
+    def maker(self, register: Register) -> Equation | None:
+        """Return what makes a value; None if it came in."""
+        found = self._makers.get(register)
+        return None if found is None else found[0]
+
+    def output(self, register: Register) -> tuple[KernelEquation, int]:
+        """Return the kernel that makes a value, and which of its outputs it is."""
+        equation, result = self._makers.get(register, (None, 0))
+        if type(equation) is not KernelEquation:
+            raise NotPlannedError  # it has read what was made by others
+        return equation, result
+
+    def append(self, entry: Entry, *results: Register) -> None:
+        """Add an entry, which makes some values."""
+        self._entries.append(entry)
+        self._made.update(results)
+
+    def keep(self, register: Register) -> None:
+        """Let a value be stored when it is made: it will be read."""
+        self._kept.add(register)
+
+    def make(self, register: Register) -> None:
+        """Plan what makes a value, which is stored if others read it."""
+        if not self.is_made(register):
+            equation = self.maker(register)
+            if type(equation) is KernelEquation and self._uses[id(equation)]:
+                self.keep(register)
+            self._make(register)
+
+    def live(self, members: Sequence[KernelEquation]) -> _Live:
+        """Return the results of some kernels that are held and have not been made."""
+        return [
+            (at, register, request)
+            for at, member in enumerate(members)
+            for request, register in member.outputs
+            if not self.is_made(register) and self._is_held(register)
+        ]
+
+    def _is_held(self, register: Register) -> bool:
+        return register in self._kept or self._held.get(register, -1) >= self._now
+
+    def _come_to(self, equation: KernelEquation) -> None:
+        """Note what a kernel reads that is pending, so that it may be computed inside."""
+        pairs = zip(equation.arguments, equation.pending, strict=True)
+        inside = [pending and not self.is_made(register) for register, pending in pairs]
+        self._inside[id(equation)] = inside
+        for register in compress(equation.arguments, inside):
+            self._uses[id(self.maker(register))] += 1
+
+    def pending(self, equation: KernelEquation) -> Iterator[Register]:
+        """Return what a kernel reads that was pending when it was recorded."""
+        return compress(equation.arguments, self._inside[id(equation)])
+
+    def _make(self, root: Register, others: Sequence[Register] = ()) -> None:
+        stack = [root]
+        while stack:
+            register = stack[-1]
+            if self.is_made(register):
+                stack.pop()
+                continue
+            missing, run = self._prepared(register, others if len(stack) == 1 else ())
+            if missing:
+                stack += missing
+            else:
+                stack.pop()
+                run()
+                if not self.is_made(register):
+                    raise NotPlannedError
+
+    def _prepared(
+        self, register: Register, others: Sequence[Register]
+    ) -> tuple[list[Register], Callable[[], None]]:
+        """Return what has to be made before a value, and what makes it then."""
+        equation = self.maker(register)
+        if type(equation) is KernelEquation:
+            self.keep(register)
+            return self._kernel_prepared(equation, others)
+        if type(equation) is ViewEquation:
+            entry = Viewed(equation.whole, equation.strided, register)
+            return [], partial(self.append, entry, register)
+        if type(equation) is RuleEquation and equation.waits:
+            missing = [r for r in equation.arguments if not self.is_made(r)]
+            for each in missing:
+                self.keep(each)
+            return missing, partial(self._apply, equation)
+        raise NotPlannedError
+
+    def _evaluate(self, equation: RuleEquation) -> None:
+        """Apply a rule to what it reads."""
+        for register in equation.arguments:
+            self.make(register)
+        self._apply(equation)
+
+    def _apply(self, equation: RuleEquation) -> None:
+        rule, static, results = equation.rule, equation.static, equation.results
+        self.append(Evaluated(rule, static, equation.arguments, results), *results)
+
+    # -- launches ----------------------------------------------------------------------------------
+
+    def _kernel_prepared(
+        self, root: KernelEquation, others: Sequence[Register]
+    ) -> tuple[list[Register], Callable[[], None]]:
+        if root.siblings:
+            return self._pending(root.arguments), partial(self._run_passes, root)
+        members = self._members(root, others)
+        self._keep_for_others(members)
+        live = self.live(members)
+        wanted = list(dict.fromkeys([(at, request.result) for at, _, request in live]))
+        fusion = self.fuse(members, wanted)
+        _, kept = _program_read(fusion, root.shape)
+        missing = self._pending([fusion.registers[i] for i in kept])
+        return missing, partial(self._run_fused, members, fusion, wanted, live)
+
+    def _pending(self, registers: Sequence[Register]) -> list[Register]:
+        """Return what has to be made first; it is stored."""
+        found = [r for r in dict.fromkeys(registers) if not self.is_made(r)]
+        self._kept.update(found)
+        return found
+
+    def _run_passes(self, root: KernelEquation) -> None:
+        """Launch all passes of a call together."""
+        live = self.live(root.siblings)
+        passes = tuple([each.call.passes[0] for each in root.siblings])
+        requests = tuple([OutputRequest(at, r.result, r.shape) for at, _, r in live])
+        results = tuple([register for _, register, _ in live])
+        call = KernelCall(passes, requests)
+        self.append(Launched(call, root.options, root.arguments, results), *results)
+
+    def _run_fused(
+        self,
+        members: Sequence[KernelEquation],
+        fusion: _Fusion,
+        wanted: Sequence[_Result],
+        live: _Live,
+    ) -> None:
+        """Launch the kernel of some equations, with partials where these had better be stored."""
+        options = reduce(_shared, [member.options for member in members])
+        shape, results = members[-1].shape, [register for _, register, _ in live]
+        requests = tuple(
+            [OutputRequest(0, wanted.index((at, r.result)), r.shape) for at, _, r in live]
+        )
+        plan = self._storing(members, fusion, wanted, requests, options)
+        if plan is None:
+            program, kept = _program_read(fusion, shape)
+            arguments = tuple([fusion.registers[i] for i in kept])
+            call = _call_of(program, requests)
+            self.append(Launched(call, options, arguments, tuple(results)), *results)
+            return
+        asked, partials = asked_for(plan, requests)
+        new = {at: self._new() for at in partials}
+        made = [(r, asked.index(request)) for r, request in zip(results, requests, strict=True)]
+        made += [(new[at], asked.index(request)) for at, request in partials.items()]
+        known = dict(enumerate(fusion.registers)) | new
+        count = len(fusion.registers) + sum(len(p.outputs) for p in plan.passes)
+        residuals = tuple([known.get(at) if at in plan.read else None for at in range(count)])
+        for at, found in self._makers_of(members, wanted).items():
+            outputs = {r: wanted.index((at, request.result)) for request, r in found}
+            self._stored[id(members[at])] = _Stored(plan, residuals, fusion, outputs)
+        arguments = tuple(fusion.registers)
+        entry = Stores(plan.passes, asked, options, arguments, tuple(made))
+        self.append(entry, *[register for register, _ in made])
+
+    def _new(self) -> Register:
+        self._count += 1
+        return -self._count
+
+    def _makers_of(
+        self, members: Sequence[KernelEquation], wanted: Sequence[_Result]
+    ) -> dict[int, list[tuple[OutputRequest, Register]]]:
+        """Return the outputs of the members of which results are wanted."""
+        return {at: members[at].outputs for at, _ in wanted}
+
+    def _storing(
+        self,
+        members: Sequence[KernelEquation],
+        fusion: _Fusion,
+        wanted: Sequence[_Result],
+        requests: tuple[OutputRequest, ...],
+        options: KernelOptions,
+    ) -> ForwardPlan | None:
+        """Return how results are made together with their partials; None if they are made alone.
+
+        On the way back what hands cotangents to what is decided.
+        """
+        is_as_read = len(fusion.registers) == len(members[0].arguments)
+        is_decided = self._now == len(self._equations)
+        if not self._is_reverse or (is_decided and (len(members) > 1 or not is_as_read)):
+            return None
+        for at, outputs in self._makers_of(members, wanted).items():
+            if any((at, request.result) not in wanted for request, _ in outputs):
+                return None
+            if self._is_read_outside(members, at):
+                return None
+        shape = members[-1].shape
+        return cheaper_plan(fusion.fused, fusion.wrt, fusion.shapes, shape, requests, options)
+
+    def _is_read_outside(self, members: Sequence[KernelEquation], at: int) -> bool:
+        """Whether what a kernel reads may depend on one of its members, which is not to be stored
+        as its parent: something else has read that, its sum for example."""
+        inside = Counter(self._read_inside(members))
+        if all((id(each) in inside) == (each is not members[at]) for each in members):
+            return False  # all that the kernel reads comes before it
+        member = members[at]
+        is_made = any(map(self.is_made, member.results))
+        return is_made or self._uses[id(member)] > inside[id(member)]
+
+    def _read_inside(self, members: Sequence[KernelEquation]) -> Iterator[int]:
+        """Yield the ids of what makes the arguments of members that were pending."""
+        for member in members:
+            for register in self.pending(member):
+                yield id(self.maker(register))
+
+    def _keep_for_others(self, members: Sequence[KernelEquation]) -> None:
+        """Store results that others read too, where reading is cheaper than computing again."""
+        if len(members) == 1:
+            return
+        inside, costs = Counter(self._read_inside(members)), dict[int, int]()
+        for member in members[:-1]:
+            cost = member.call.cost + sum([costs.get(i, 0) for i in self._read_inside([member])])
+            costs[id(member)] = cost
+            if cost > _LOW_COST and self._uses[id(member)] > inside[id(member)]:
+                count = len(member.call.outputs)
+                self._kept.update(
+                    [r for request, r in member.outputs[:count] if request.shape is None]
+                )
+
+    def _members(self, root: KernelEquation, others: Sequence[Register]) -> list[KernelEquation]:
+        """Return an equation and those that are computed in its launch, in order."""
+        if not self._fuses:
+            return [root]
+        members = _Members(self, root)
+        if others and math.prod(root.shape) <= _MAX_ELEMENTS and self.live([root]):
+            for register in reversed(others):
+                other = None if self.is_made(register) else self.maker(register)
+                if self._is_beside(other, root):
+                    members.add(other)
+        return members.order
+
+    def _is_beside(self, other: Equation | None, root: KernelEquation) -> TypeGuard[KernelEquation]:
+        """Whether an equation may be computed in the launch of one that does not depend on it."""
+        is_alike = type(other) is KernelEquation and _is_alike(other, root)
+        return is_alike and bool(self.live([other]))  # type: ignore[list-item]
+
+    def may_fuse(self, register: Register, reader: KernelEquation) -> bool:
+        """Whether a value could be computed where an equation reads it: it has not been made."""
+        producer = self.maker(register)
+        return (
+            type(producer) is KernelEquation
+            and _is_alike(producer, reader)
+            and self.is_readable_inside(register)
+            and not self.is_made(register)
+        )
+
+    def is_readable_inside(self, register: Register) -> bool:
+        """Whether a value is one for each element, made with its own kernel alone."""
+        producer, result = self.output(register)
+        return producer.outputs[result][0].shape is None and not producer.siblings
+
+    def fuse(self, members: Sequence[KernelEquation], wanted: Sequence[_Result]) -> _Fusion:
+        """Return the fusion of some equations for results; leaves that are one value are one."""
+        position = {id(member): at for at, member in enumerate(members)}
+        known: dict[Any, int] = {}
+        fusion = _Fusion(NOTHING, [], [], [], [])
+        reads: list[int] = []
+        for member in members:
+            kinds, inside_of = member.call.kinds, self._inside[id(member)]
+            for index, register in enumerate(member.arguments):
+                if inside_of[index] and self.is_readable_inside(register):
+                    producer, result = self.output(register)
+                    inside = position.get(id(producer))
+                    if inside is not None:
+                        reads.append(internal(inside, producer.outputs[result][0].result))
+                        continue
+                carries, kind = member.carries[index], kinds[index]
+                count = len(fusion.registers)
+                at = known.setdefault((register, carries, kind), count)
+                if at == count:
+                    fusion.registers.append(register)
+                    fusion.carries.append(carries)
+                    fusion.shapes.append(member.shapes[index] if kind == "lane" else ())
+                    fusion.wholes.append(member.shapes[index])
+                reads.append(at)
+        calls = tuple([member.call for member in members])
+        return fusion._replace(fused=fused_program(calls, tuple(reads), tuple(wanted)))
+
+    # -- what is pulled back -----------------------------------------------------------------------
+
+    def edges(self, equation: Equation) -> list[Register | None]:
+        """Return what an equation hands cotangents to: None for what does not carry the level."""
+        if type(equation) is CallEquation:
+            return list(equation.arguments)
+        stored = self._stored.get(id(equation))
+        if stored is not None:
+            pairs = zip(stored.fusion.registers, stored.fusion.carries, strict=True)
+        elif type(equation) is ViewEquation:
+            return []
+        else:
+            pairs = zip(equation.arguments, equation.carries, strict=True)  # type: ignore[union-attr]
+        return [register if carries else None for register, carries in pairs]
+
+    def is_kernel(self, equation: Equation | None) -> TypeGuard[KernelEquation]:
+        """Whether an equation is pulled back in a group."""
+        return type(equation) is KernelEquation and id(equation) not in self._stored
+
+    def takes(self, group: _Group, other: _Group) -> bool:
+        """Let a group take another one, if that can be."""
+        return self._fuses and group.take(other)
+
+    def pull(self, equation: Equation, given: Mapping[Register, None]) -> list[Register]:
+        """Pull an equation back that is in no group; return what has got cotangents."""
+        targets = self.edges(equation)
+        if type(equation) is CallEquation:
+            results = equation.results
+            cotangents = tuple([r if r in given else None for r in results])
+            entry: Entry = PulledCall(
+                equation.call, cotangents, equation.shapes, equation.arguments
+            )
+        elif type(equation) is KernelEquation:
+            return self._contract(equation, given, targets)
+        elif type(equation) is RuleEquation:
+            entry = self._pulled_rule(equation, given, targets)
+        else:
+            raise NotPlannedError
+        self.append(entry)
+        return [target for target in targets if target is not None]
+
+    def _pulled_rule(
+        self,
+        equation: RuleEquation,
+        given: Mapping[Register, None],
+        targets: Sequence[Register | None],
+    ) -> Entry:
+        rule, static, results = equation.rule, equation.static, equation.results
+        arguments: list[Any] = list(equation.forms)
+        for at, is_read in enumerate(_is_read(equation)):
+            if is_read:
+                self.make(equation.arguments[at])
+                arguments[at] = equation.arguments[at]
+        shapes, own = equation.shapes, tuple(targets)
+        if type(rule) is Rule:
+            return Pulled(rule, static, tuple(arguments), results[0], shapes[0], own)
+        cotangents = tuple([r if r in given else None for r in results])
+        assert not isinstance(rule, Rule)
+        return PulledValues(rule, static, tuple(arguments), results, cotangents, shapes, own)
+
+    def _contract(
+        self,
+        equation: KernelEquation,
+        given: Mapping[Register, None],
+        targets: Sequence[Register | None],
+    ) -> list[Register]:
+        """Multiply stored partials by cotangents."""
+        plan, residuals, fusion, outputs = self._stored[id(equation)]
+        found = tuple([r for r in equation.results if r in given])
+        wrt = tuple([i for i, target in enumerate(targets) if target is not None])
+        own = tuple([outputs[r] for r in found])
+        if plan.program.has_named_loops:
+            self.decided += decided_results(plan.program, plan.program.origin, wrt, own)
+        shapes, shape = tuple(fusion.shapes), equation.shape
+        self.append(
+            Contracted(plan, residuals, shapes, own, found, tuple(targets), shape, equation.options)
+        )
+        contraction = contraction_of(plan, wrt, tuple(dict.fromkeys(own)), shapes, shape)
+        pairs = zip(wrt, contraction.places, strict=True)
+        return [r for i, (kind, _) in pairs if kind != "zero" and (r := targets[i]) is not None]
+
+    def pull_group(
+        self, group: _Group, found: Mapping[Register, None], part_of: _PartOf, unit: Register | None
+    ) -> list[Register]:
+        """Pull a group back, of which something has a cotangent; return what has got cotangents."""
+        members = group.members[::-1]
+        given = [
+            (at, register, request.result)
+            for at, member in enumerate(members)
+            for request, register in member.outputs
+            if register in found
+        ]
+        if not given:
+            return []
+        live = self.live(members)
+        fusion, asked = self._asked(group, members, given, live)
+        wholes = self._wholes(group, fusion, asked, part_of, found)
+        if wholes and not writes_parts(fusion.fused.program, self._beside, group.options.backend):
+            wholes = {}
+        cotangents = tuple([register for _, register, _ in given])
+        if not wholes:  # whose kernels read all cotangents
+            units = tuple([i for i, register in enumerate(cotangents) if register == unit])
+            asked = asked._replace(units=units)
+        asked, moved = _moved(group, fusion, asked, wholes)
+        plan, waiting = self._plan_and_waiting(fusion, asked)
+        for leaf in waiting:
+            self.keep(fusion.registers[leaf])
+        count = len(fusion.registers)
+
+        def source(index: int) -> tuple[bool, int]:
+            return (True, index - count) if index >= count else (False, fusion.registers[index])
+
+        read = {i: source(i) for i in sorted({i for each in moved for i in each.read})}
+        arguments = tuple(map(source, plan.kept))
+        for is_given, register in (*arguments, *read.values()):
+            if not is_given:
+                self.make(register)
+        made = tuple([register for _, register, _ in live]) if plan.primals else ()
+        places = dict(zip(asked.wrt, plan.places, strict=True))
+        in_wholes = {leaf for parts in wholes.values() for leaf in parts}
+        targets = [
+            (fusion.registers[leaf], kind, at)
+            for leaf, (kind, at) in places.items()
+            if kind != "zero" and leaf not in in_wholes
+        ]
+        placed = tuple(_placed(wholes, places))
+        self.append(
+            PulledKernel(
+                cotangents, plan, arguments, made, tuple(targets), placed, tuple(moved), read,
+                group.shape, group.options,
+            ),
+            *made,
+        )  # fmt: skip
+        self._note_decided(members, given)
+        return [
+            *[register for register, _, _ in targets],
+            *[each.target for each in placed],
+            *[each.target for each in moved],
+        ]
+
+    def _asked(
+        self,
+        group: _Group,
+        members: Sequence[KernelEquation],
+        given: Sequence[tuple[int, Register, int]],
+        live: _Live,
+    ) -> tuple[_Fusion, Asked]:
+        """Return the members' programs as one, and what is asked of it: the gradient of each leaf
+        that carries the level, in the leaf's shape."""
+        seeds = [(at, result) for at, _, result in given]
+        held = [(at, request.result) for at, _, request in live]
+        results = list(dict.fromkeys([*seeds, *held]))
+        fusion = self.fuse(members, results)
+        kinds = [param.kind for param in fusion.fused.program.params]
+        shapes = [
+            fusion.wholes[i]
+            if kinds[i] == "array"  # of its own, whatever the loop's is
+            else None
+            if fusion.shapes[i] == group.shape
+            else fusion.shapes[i]
+            for i in fusion.wrt
+        ]
+        primals = zip(held, live, strict=True)
+        return fusion, Asked(
+            fusion.wrt,
+            tuple(map(results.index, seeds)),
+            tuple([(results.index(place), request.shape) for place, (_, _, request) in primals]),
+            tuple(shapes),
+            group.options.mode,
+        )
+
+    def _wholes(
+        self,
+        group: _Group,
+        fusion: _Fusion,
+        asked: Asked,
+        part_of: _PartOf,
+        found: Mapping[Register, None],
+    ) -> dict[Register, dict[int, Part]]:
+        """Return the values that leaves are parts of, with the leaves and which parts they are.
+
+        If a value has a cotangent already, a single part of it is added to that.
+        """
+        wholes: dict[Register, dict[int, Part]] = {}
+        for leaf, shape in zip(asked.wrt, asked.shapes, strict=True):
+            known = part_of(fusion.registers[leaf]) if shape is None else None
+            if known is not None and _is_placeable(known[1], group.shape):
+                wholes.setdefault(known[0], {})[leaf] = known[1]
+        return {
+            whole: parts for whole, parts in wholes.items() if len(parts) > 1 or whole not in found
+        }
+
+    def _plan_and_waiting(
+        self, fusion: _Fusion, asked: Asked
+    ) -> tuple[GradientPlan, Sequence[int]]:
+        """Return the kernel of the gradients, and the leaves that the results it leaves out wait
+        for.
+
+        It makes results too unless there are no gradients to make; or unless they read what is
+        pending and the gradients do not: what they read may still come for free further back.
+        """
+        alone = plan_gradients(fusion.fused, asked._replace(primals=()))
+        if not (asked.primals and asked.wrt):
+            return alone, ()
+        plan = plan_gradients(fusion.fused, asked)
+        leaves = [i for i in plan.kept if i < len(fusion.registers) and i not in alone.kept]
+        waiting = [i for i in leaves if not self.is_made(fusion.registers[i])]
+        is_free = any(kind in MADE for kind, _ in alone.places)
+        return (plan, ()) if is_free and not waiting else (alone, waiting)
+
+    def _note_decided(
+        self, members: Sequence[KernelEquation], given: Sequence[tuple[int, Register, int]]
+    ) -> None:
+        """Note the loop results to warn of, in the names of the user's own functions."""
+        for at, member in enumerate(members):
+            program = member.call.passes[0]
+            if program.has_named_loops:
+                wrt = tuple([i for i, carries in enumerate(member.carries) if carries])
+                results = {result for number, _, result in given if number == at}
+                for register in chain.from_iterable(map(self.pending, members)):
+                    if self.maker(register) is member:
+                        results.add(member.outputs[self._makers[register][1]][0].result)
+                self.decided += decided_results(
+                    program, program.origin, wrt, tuple(sorted(results))
+                )
+
+
+class _Members:
+    """Equations of one launch, in order: at first one with what can be fused with it."""
+
+    def __init__(self, planner: Planner, root: KernelEquation) -> None:
+        self.order: list[KernelEquation] = []
+        self._planner = planner
+        self._root = root
+        self._options = root.options
+        self._cost = root.call.cost
+        self._found = {id(root)}
+        self._left: set[int] = set()
+        self._gather(root)
+
+    def add(self, equation: KernelEquation) -> None:
+        """Add another equation, with what can be fused with it, if it fits."""
+        if self._takes(equation):
+            self._gather(equation)
+
+    def _gather(self, equation: KernelEquation) -> None:
+        """Put an equation, which has been taken, after those that can be fused with it."""
+        planner = self._planner
+        stack = [(equation, planner.pending(equation))]
+        while stack:
+            for register in stack[-1][1]:
+                producer, _ = planner.output(register)
+                if id(producer) in self._found:
+                    continue
+                if not planner.may_fuse(register, self._root):
+                    if planner.is_readable_inside(register):
+                        # Its reader may have its place in the order already.
+                        self._left.add(id(producer))
+                elif self._takes(producer):
+                    stack.append((producer, planner.pending(producer)))
+                    break
+            else:
+                self.order.append(stack.pop()[0])
+
+    def _takes(self, equation: KernelEquation) -> bool:
+        """Take an equation if it fits; tell whether it does.  What does not fit now never does."""
+        if id(equation) in self._found or id(equation) in self._left:
+            return False
+        options = common_options(self._options, equation.options)
+        if options is None or not fits(len(self._found) + 1, self._cost, equation.call.cost):
+            return False
+        self._options = options
+        self._cost += equation.call.cost
+        self._found.add(id(equation))
+        return True
+
+
+class _Reader(NamedTuple):
+    """A group, and a value that it reads: computed inside, or from memory."""
+
+    group: _Group
+    register: Register
+    is_inside: bool
+
+
+class _Walk:
+    """One way back: each equation is visited after all that read its results."""
+
+    def __init__(self, planner: Planner, seeds: Sequence[Register], unit: Register | None) -> None:
+        self._planner = planner
+        self._unit = unit
+        self._cotangents: dict[Register, None] = dict.fromkeys(seeds)
+        self._waiting: Counter[int] = Counter()
+        self._kernels: list[KernelEquation] = []  # ready, may join a group
+        self._others: list[Equation] = []  # ready, but need what groups give
+        self._groups: dict[_Group, None] = {}  # open, in the order of their beginning
+        self._readers: dict[Equation | Register, list[_Reader]] = {}  # by what is read
+        self._reach(seeds)
+        for seed in seeds:
+            self._arrive(seed)
+
+    def run(self) -> None:
+        """Visit all equations."""
+        while True:
+            if self._kernels:
+                self._join(self._kernels.pop())
+            elif self._others:
+                self._pull(self._others.pop())
+            elif self._groups:
+                self._close(next(reversed(self._groups)))
+            else:
+                return
+
+    def _reach(self, seeds: Sequence[Register]) -> None:
+        """Count how often each equation will be given a cotangent."""
+        left, planner = list(seeds), self._planner
+        while left:
+            equation = planner.maker(left.pop())
+            if equation is not None:
+                self._waiting[id(equation)] += 1
+                if self._waiting[id(equation)] == 1:
+                    left += [r for r in planner.edges(equation) if r is not None]
+
+    def _arrive(self, register: Register, reader: _Reader | None = None) -> None:
+        """Note that a reader of a value has been visited, and perhaps has joined a group."""
+        equation = self._planner.maker(register)
+        if reader is not None:
+            read = register if equation is None else equation
+            self._readers.setdefault(read, []).append(reader)
+        if equation is None:
+            return
+        self._waiting[id(equation)] -= 1
+        if not self._waiting[id(equation)]:
+            if self._planner.is_kernel(equation):
+                self._kernels.append(equation)
+            else:
+                self._others.append(equation)
+
+    def _join(self, equation: KernelEquation) -> None:
+        """Let a kernel join the groups that read it, or one that reads what it reads."""
+        readers, own = self._readers_of(equation), _Group(equation)
+        active = [r for r in self._planner.edges(equation) if r is not None]
+        inside = set(self._planner.pending(equation))
+        group = self._joined(own, readers, active)
+        if group is None and readers:
+            self._others.append(equation)  # what it needs is not there yet
+            return
+        self._readers.pop(equation, None)
+        if group is None:
+            group = own
+            self._groups[group] = None
+        for register in active:
+            self._arrive(register, _Reader(group, register, register in inside))
+
+    def _joined(
+        self,
+        own: _Group,
+        readers: Sequence[_Reader],
+        active: Sequence[Register],
+    ) -> _Group | None:
+        """Return the open group that a kernel has joined; None if there is none.
+
+        Groups that read it become one: open ones do not wait for each other.
+        """
+        equation, planner = own.members[0], self._planner
+        if not readers:
+            for register in active:
+                other = self._last_reader(register)
+                is_alike = other is not None and _is_alike(equation, other.members[0])
+                if other is not None and is_alike and planner.takes(other, own):
+                    return other
+            return None
+        for reader in readers:
+            may_fuse = planner.may_fuse(reader.register, reader.group.members[0])
+            if not (reader.is_inside and may_fuse):
+                return None
+        group = readers[0].group
+        for other in {reader.group: None for reader in readers if reader.group is not group}:
+            if not planner.takes(group, other):
+                return None
+            del self._groups[other]
+        return group if planner.takes(group, own) else None
+
+    def _readers_of(self, equation: Equation) -> list[_Reader]:
+        """Return the open groups that read an equation's results, and which."""
+        readers = self._readers.get(equation, ())
+        found = [reader._replace(group=reader.group.whole) for reader in readers]
+        return [reader for reader in found if reader.group.members]
+
+    def _last_reader(self, register: Register) -> _Group | None:
+        """Return the open group that was the last to read a value; None if there is none."""
+        readers = self._readers.get(self._planner.maker(register) or register)
+        while readers:
+            group = readers[-1].group.whole
+            if group.members:
+                return group if readers[-1].register == register else None
+            readers.pop()
+        return None
+
+    def _pull(self, equation: Equation) -> None:
+        """Visit an equation that needs its cotangents now."""
+        for reader in self._readers_of(equation):
+            self._close(reader.group)
+        self._readers.pop(equation, None)
+        if self._planner.is_kernel(equation):
+            self._join(equation)
+            return
+        edges = self._planner.edges(equation)
+        if any(register in self._cotangents for register in equation.results):
+            self._give(self._planner.pull(equation, self._cotangents), equation)
+        for register in edges:
+            if register is not None:
+                self._arrive(register)
+
+    def _give(self, registers: Sequence[Register], *pulled: Equation) -> None:
+        """Note what has got cotangents, and that those of what was pulled back are used up."""
+        for equation in pulled:
+            for register in equation.results:
+                self._cotangents.pop(register, None)
+        self._cotangents.update(dict.fromkeys(registers))
+
+    def _close(self, group: _Group) -> None:
+        """Pull a group back, if that has not been done."""
+        if group.members:
+            del self._groups[group]
+            part_of = partial(self._part, group)
+            found = self._planner.pull_group(group, self._cotangents, part_of, self._unit)
+            self._give(found, *group.members)
+            group.members = []
+
+    def _part(self, group: _Group, register: Register) -> tuple[Register, Part] | None:
+        """Return what a value is a part of, and which, if one group alone gives its cotangent."""
+        equation = self._planner.maker(register)
+        if type(equation) is not RuleEquation or type(equation.rule) is not Rule:
+            return None
+        is_alone = not self._waiting[id(equation)] and register not in self._cotangents
+        if equation.rule.part is None or not is_alone or not equation.carries[0]:
+            return None
+        if any(reader.group is not group for reader in self._readers_of(equation)):
+            return None
+        part = equation.rule.part(tuple(equation.forms[0].shape), **equation.static)
+        return None if part is None else (equation.arguments[0], part)
+
+
+_PartOf: TypeAlias = Callable[[Register], tuple[Register, Part] | None]
+"""What a value is a part of that gets no other cotangent, and which part; None for others."""
+
+
+def _is_read(equation: RuleEquation) -> list[bool]:
+    """Return of each argument whether cotangents read its elements."""
+    rule, count = equation.rule, len(equation.arguments)
+    if not isinstance(rule, Rule):
+        return [at in rule.reads for at in range(count)]
+    pairs = zip(equation.carries, rule.reads, strict=False)
+    read = {i for carries, reads in pairs if carries for i in reads} | set(rule.positions)
+    return [at in read for at in range(count)]
+
+
+def _is_alike(equation: KernelEquation, other: KernelEquation) -> bool:
+    """Whether two kernels are computed over one shape, of arrays of one library and device."""
+    return (
+        equation.shape == other.shape
+        and equation.library is other.library
+        and equation.device == other.device
+        and not (equation.siblings or other.siblings)
+    )
+
+
+def _program_read(fusion: _Fusion, shape: Shape) -> tuple[Any, tuple[int, ...]]:
+    """Return the program of a fusion and which leaves it takes: as few as give it its shape."""
+    program, kept = fusion.fused.trimmed
+    if any(fusion.shapes[i] == shape for i in kept):
+        return program, kept
+    return fusion.fused.program, tuple(range(len(fusion.registers)))
+
+
+def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
+    shared = common_options(one, other)
+    assert shared is not None
+    return shared
+
+
+def _call_of(program: Any, requests: tuple[OutputRequest, ...]) -> KernelCall:
+    return KernelCall((program,), requests)
+
+
+def _is_placeable(part: Part, shape: Shape) -> bool:
+    """Whether a kernel over a shape writes a part: in loops that go through the whole in order."""
+    extents = zip(part.whole, shape, strict=True) if len(part.whole) == len(shape) else [(0, 1)]
+    return 0 not in shape and shape != () and all(n > 1 or own == 1 for own, n in extents)
+
+
+def _moved(
+    group: _Group, fusion: _Fusion, asked: Asked, wholes: Mapping[Register, Mapping[int, Part]]
+) -> tuple[Asked, list[Shifted]]:
+    """Return what is wanted of the kernel, and what kernels of their own add up."""
+
+    def is_alike(index: int) -> bool:
+        return index < len(fusion.shapes) and math.prod(fusion.shapes[index]) == 1
+
+    moved = []
+    for target, parts in wholes.items():
+        added = shifted(fusion.fused, asked, parts, target, group.shape, is_alike)
+        if added is None:
+            asked = placed_in_one(fusion.fused, asked, parts)
+        else:
+            left = [at for at, leaf in enumerate(asked.wrt) if leaf not in parts]
+            asked = asked._replace(
+                wrt=tuple([asked.wrt[at] for at in left]),
+                shapes=tuple([asked.shapes[at] for at in left]),
+            )
+            moved.append(added)
+    return asked, moved
+
+
+def _placed(
+    wholes: Mapping[Register, Mapping[int, Part]], places: Mapping[int, tuple[str, int]]
+) -> Iterator[Placed]:
+    """Return which parts a kernel has made, by where each leaf's gradient is."""
+    for target, parts in wholes.items():
+        found = [
+            (*places[leaf], part)
+            for leaf, part in sorted(parts.items())
+            if leaf in places and places[leaf][0] != "zero"
+        ]
+        if found:
+            yield Placed(target, tuple(found))
