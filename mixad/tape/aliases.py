@@ -25,11 +25,8 @@ def share_alike(
 ) -> None:
     """Let tracers share memory whose arrays do.
 
-    Parameters
-    ----------
-    arguments, results : iterable of (Tracer, array)
-        Tracers, and the arrays that the function got or gave for them; anything else among the
-        arguments is left out.
+    Each pair is a tracer and the array that the function got or returned for it. Arguments that are
+    no tracers are skipped.
     """
     found: dict[int, list[tuple[Tracer, Any]]] = {}
     for tracer, array in arguments:

@@ -21,24 +21,11 @@ __all__ = ["apply_call", "apply_program"]
 def apply_program(
     program: Program, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
 ) -> tuple[Any, ...]:
-    """Apply a program at every element of its broadcast arguments.
+    """Apply a program of scalars at every element of its broadcast arguments.
 
-    Parameters
-    ----------
-    program : Program
-        Of scalars.
-    arguments : sequence
-        One for each param: an array or a tracer, of the param's type; for a uniform param a
-        Python number or a 0-d tracer.
-    options : KernelOptions
-        The user's overrides.  Partials are computed in the backward pass unless their placement
-        is ``"forward"``.
-
-    Returns
-    -------
-    tuple
-        One array for each output; a pending tracer where an argument is traced.  Outputs that are
-        no floats have no derivative and are plain arrays, but in the body of a loop.
+    A uniform param takes a Python number or a 0-d tracer. If an argument is traced, outputs are
+    pending tracers; those that are no floats have no derivative and are plain arrays, except in the
+    body of a loop.
     """
     return apply_call(KernelCall.storing(program), arguments, options)
 

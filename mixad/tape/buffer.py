@@ -23,14 +23,9 @@ __all__ = ["Buffer", "buffer_of", "copied", "written_array"]
 
 
 class Buffer:
-    """What holds the array of one pending cell.
+    """What holds the array of one pending cell; nobody else holds the array.
 
-    Parameters
-    ----------
-    array : array
-        The elements; nobody else holds it.
-    check : "off", "sample" or "full"
-        How closely it is watched once it is seen.
+    `check` says how closely the array is watched for changes once someone has seen it.
     """
 
     __slots__ = ("_cell", "array", "check")

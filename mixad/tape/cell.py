@@ -20,21 +20,11 @@ __all__ = ["Cell", "Kind", "Pending", "kind_of"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kind:
-    """What operations must know of a value beside its shape; the same object for equal ones.
-
-    Attributes
-    ----------
-    type : ScalarType
-        Type of the elements.
-    library : Library
-        The array library.
-    weak : bool
-        Whether it began as a Python number and adapts to the dtypes beside it.
-    """
+    """What operations must know of a value beside its shape; the same object for equal ones."""
 
     type: ScalarType
     library: Library
-    weak: bool
+    weak: bool  # whether it began as a Python number and adapts to the dtypes beside it
 
 
 @cache
@@ -68,21 +58,7 @@ class Pending(Protocol):
 
 
 class Cell:
-    """One value: shape and kind are known, the array may be pending.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Its shape.
-    kind : Kind
-        Its type and library.
-    device : object
-        Its device, as the library names it.
-    pending : Pending, optional
-        What makes the array; None when it is there.
-    output : int
-        Which output of that it is.
-    """
+    """One value: shape and kind are known, the array may be pending."""
 
     __slots__ = ("__weakref__", "_array", "_check", "_seen", "device", "kind", "output", "pending",
                  "shape")  # fmt: skip
@@ -97,9 +73,9 @@ class Cell:
     ) -> None:
         self.shape = shape
         self.kind = kind
-        self.device = device
-        self.pending = pending
-        self.output = output
+        self.device = device  # as the library names it
+        self.pending = pending  # what makes the array; None if it is there
+        self.output = output  # which output of `pending` it is
         self._check: CheckMode = "off"
         self._array: Array = None
         self._seen: Held | None = None  # the array with its mark, once others can change it

@@ -27,24 +27,13 @@ __all__ = ["ConstantCell", "constant", "constant_class", "constants", "derived",
 
 
 class ConstantCell(Cell):
-    """An array as it is: of any dtype, and not watched for changes.
-
-    Parameters
-    ----------
-    array : array
-        Of any library.
-
-    Attributes
-    ----------
-    is_lent : bool
-        Whether something has recorded the array, so that it is not written to any more.
-    """
+    """An array of any library and dtype, as it is; it is not watched for changes."""
 
     __slots__ = ("_given", "is_lent")
 
     def __init__(self, array: Array) -> None:
         self._given = array
-        self.is_lent = False
+        self.is_lent = False  # whether it has been recorded, so that it is not written to any more
         self.pending = None
 
     @property

@@ -27,19 +27,9 @@ Core = tuple[int, ...]
 
 
 def taken_apart(x: Any, core: Core) -> list[Any]:
-    """Return the elements that an array has along its last axes, each over the axes before.
+    """Return views of the elements along the last axes, whose lengths are `core` (not empty).
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Its last axes have the lengths ``core``.
-    core : tuple of int
-        Not empty.
-
-    Returns
-    -------
-    list of (array or Tracer)
-        Views, the last index running first.
+    Each view is over the axes before; the last index runs first.
     """
     if is_constant(x):
         return list(map(constant, _views(None, unwrapped(x), core)))
@@ -51,19 +41,10 @@ def taken_apart(x: Any, core: Core) -> list[Any]:
 
 
 def put_together(elements: Sequence[Any], core: Core) -> Any:
-    """Return an array of elements along new last axes: see `taken_apart`.
+    """Return an array of elements along new last axes; the inverse of `taken_apart`.
 
-    Parameters
-    ----------
-    elements : sequence of (array or Tracer), or of numbers
-        Of one dtype and shape.
-    core : tuple of int
-        Lengths of the new axes, as many in all as there are elements.
-
-    Returns
-    -------
-    array or Tracer
-        Of NumPy for numbers.
+    `core` are the lengths of the new axes. Elements have one dtype and shape; numbers make a NumPy
+    array.
     """
     if any(map(is_constant, elements)):
         return constant(put_together(list(map(unwrapped, elements)), core))

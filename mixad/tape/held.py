@@ -36,18 +36,9 @@ class Reader(Protocol):
 
 
 class Held:
-    """An array with a mark of what is in it: it differs after most changes in place.
+    """An array with a mark of its content, which differs after most changes in place.
 
-    Parameters
-    ----------
-    array : array
-        Of any library.
-    check : "off", "sample" or "full"
-        How closely to look.
-    reader : Reader, optional
-        What the array is an argument of, for messages; without one, it is a traced value's.
-    index : int
-        Which argument it is.
+    `reader` has the array as argument `index`, for messages; without one, it is a traced value's.
     """
 
     __slots__ = ("_array", "_check", "_index", "_reader", "mark")
@@ -58,7 +49,7 @@ class Held:
         self._reader = reader
         self._index = index
         self._array = array = array if type(array) is np.ndarray else as_array(array)
-        self._check = check
+        self._check = check  # how closely to look
         self.mark = _mark(array, check)
 
     @property
@@ -88,13 +79,7 @@ class Held:
 
     @property
     def array(self) -> Array:
-        """The array, as it was when it was handed over.
-
-        Raises
-        ------
-        TracerError
-            If it has been changed.
-        """
+        """The array, as it was when it was handed over; TracerError if it has changed since."""
         if _mark(self._array, self._check) != self.mark:
             raise TracerError(
                 f"{self._name} of shape {tuple(self._array.shape)} and dtype "

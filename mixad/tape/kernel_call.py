@@ -28,18 +28,10 @@ _MAX_SHAPES = 256
 
 @dataclass(frozen=True, eq=False)
 class KernelCall:
-    """What is computed at every element, and what becomes of the results; made once, used often.
+    """What is computed at every element, and the wanted arrays; made once, used often."""
 
-    Attributes
-    ----------
-    passes : tuple of Program
-        With the same params.
-    outputs : tuple of OutputRequest
-        The wanted arrays; of one pass, no result twice.
-    """
-
-    passes: tuple[Program, ...]
-    outputs: tuple[OutputRequest, ...]
+    passes: tuple[Program, ...]  # with the same params
+    outputs: tuple[OutputRequest, ...]  # of one pass, no result twice
 
     @staticmethod
     def storing(*passes: Program) -> KernelCall:

@@ -34,11 +34,8 @@ __all__ = ["Base", "array_as", "base_of", "check_writable", "gives_arrays",
 class _Memory:
     """The tracers that share one piece of memory.
 
-    Attributes
-    ----------
-    is_lent : bool
-        Whether something has recorded an array in it, so that it is not written to any more: of
-        constants only.
+    `is_lent` says that something has recorded an array in it, so that it is not written to any
+    more; this is so for constants only.
     """
 
     __slots__ = ("_limit", "_members", "is_lent")
@@ -75,17 +72,7 @@ class _Sharing(NamedTuple):
 
 
 class _Retired(Level):
-    """What a tracer depends on that may not be used any more: a transform that never ran.
-
-    Parameters
-    ----------
-    was : Origin or State
-        What it stood for; a state where it had no node.
-    writer : Tracer
-        What was written to.
-    part : Operation, optional
-        What gave the writer, if it was a part of this.
-    """
+    """A transform that never ran: a tracer that may not be used any more depends on it."""
 
     __slots__ = ("part", "was", "writer")
 
@@ -94,9 +81,9 @@ class _Retired(Level):
     ) -> None:
         super().__init__("an older view")
         self.alive = False
-        self.was = was
-        self.part = part
-        self.writer = weakref.ref(writer)
+        self.was = was  # what the tracer stood for; a state if it had no node
+        self.part = part  # what made the writer, if that is a part of this
+        self.writer = weakref.ref(writer)  # what was written to
 
     @property
     def over(self) -> str:
@@ -108,14 +95,9 @@ class _Retired(Level):
 
 
 def share(view: Any, base: Any, key: object = None) -> Any:
-    """Note that a traced value is a view of another one; return it.
+    """Note that a traced value is a view of another one, and return it.
 
-    Parameters
-    ----------
-    view, base : array or Tracer
-        Plain arrays share what they share.
-    key : object
-        If the view is ``base[key]``.
+    `key` is set if the view is ``base[key]``. Nothing is noted of plain arrays.
     """
     if isinstance(view, Tracer) and isinstance(base, Tracer) and view is not base:
         strand = view.strand

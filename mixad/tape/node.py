@@ -104,15 +104,7 @@ class PulledNode(Node, Protocol):
 
 
 class InputNode:
-    """An input of a transform, and its link to the transforms around it.
-
-    Parameters
-    ----------
-    level : Level
-        The transform's.
-    parent : Origin or None
-        Where its value came from, if that is traced too.
-    """
+    """An input of a transform, and its link to the transforms around it."""
 
     __slots__ = ("level", "parents")
     name = "input"
@@ -121,7 +113,7 @@ class InputNode:
 
     def __init__(self, level: Level, parent: Origin | None) -> None:
         self.level = level
-        self.parents = (parent,)
+        self.parents = (parent,)  # None if the input's value is not traced itself
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents as they are."""
@@ -129,13 +121,7 @@ class InputNode:
 
 
 class ConstantNode:
-    """Nothing was done: a value that a transform around may ask for, with derivative zero.
-
-    Parameters
-    ----------
-    *results : Result
-        What it is, to be shown.
-    """
+    """A value with derivative zero that a transform around may ask for."""
 
     __slots__ = ("results",)
     name = "constant"
@@ -154,58 +140,34 @@ class ConstantNode:
 class Rule:
     """An operation on arrays that is no kernel.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    evaluate : callable
-        ``(xp, *arrays, **static)``: the value, by the base library.
-    cotangents : tuple of callable, or callable
-        One for each argument: ``(g, *arguments, **static)``, with ``g`` of the output's shape.
-        Of a rule with any number of arguments, one for all of them: ``(g, wanted, *arguments,
-        **static)``, which returns one for each that is ``wanted`` and None for the others.
-    reads : tuple of (tuple of int)
-        For each of ``cotangents``, the arguments whose elements it reads; it gets a `Shaped` for
-        the others.  Empty if none reads any.
-    fresh : bool
-        Whether ``cotangents`` return new arrays, as opposed to views.
-    linear : "each", "all" or None
-        Whether the value is linear in each argument, the others fixed, or in all of them at once.
-        Tangents then are values of the rule; otherwise they are cotangents transposed.
-    positions : tuple of int
-        Arguments that are positions in others: whole numbers, which are always kept.
-    add_into : callable, optional
-        Of a rule with one argument: ``(whole, g, **static)`` adds the argument's cotangent to an
-        array, in place, and tells whether it could.  For cotangents that are mostly zeros: many
-        small parts of one array then cost what the parts do.
-    shape : callable, optional
-        Of a rule with one argument, for values of its type: ``(xp, own, **static)``, with the shape
-        of the argument, is the shape of the value.  Then this waits until someone asks for it.
-    is_view : bool
-        Whether the value is a view: it need not wait for its own sake, only for a pending argument.
-    is_part : bool
-        Whether it may be a small part of the argument: then it is copied out of an array that is
-        still being written to.
-    part : callable, optional
-        Of a rule with one argument, for values that are elements of it: ``(own, **static)``, with
-        the shape of the argument, is the box that the value is; None if it is no box.
-    steps : callable, optional
-        Of a rule with one argument, whose elements it moves on around: ``(own, **static)``, with
-        the shape of the argument, is how far along each axis; None if not along axes.
+    Each of `cotangents` is ``(g, *arguments, **static)``, with `g` of the output's shape, and
+    returns the cotangent of one argument. A rule with any number of arguments has one for all of
+    them, ``(g, wanted, *arguments, **static)``, which returns None for those that are not `wanted`.
+    It gets a `Shaped` for each argument that it does not read.
     """
 
-    name: str
-    evaluate: Callable[..., Array]
+    name: str  # for messages
+    evaluate: Callable[..., Array]  # ``(xp, *arrays, **static)``: the value, by the base library
     cotangents: tuple[Callable[..., Any], ...] | Callable[..., Cotangents]
-    reads: tuple[tuple[int, ...], ...] = ()
-    fresh: bool = False
+    reads: tuple[tuple[int, ...], ...] = ()  # by cotangent: arguments whose elements it reads
+    fresh: bool = False  # whether cotangents are new arrays, not views
+    # Whether the value is linear in each argument, the others fixed, or in all at once: if so,
+    # tangents are values of the rule, else cotangents transposed.
     linear: Literal["each", "all"] | None = None
-    positions: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()  # arguments that are indices into others, always retained
+    # For one argument: ``(whole, g, **static)`` adds its cotangent to an array, in place, and tells
+    # whether it could. Many small parts of one array then cost what the parts do.
     add_into: Callable[..., bool] | None = None
+    # For one argument of shape `own`: ``(xp, own, **static)`` is the shape of the value, which has
+    # the argument's type and waits until someone asks for it.
     shape: Callable[..., tuple[int, ...]] | None = None
-    is_view: bool = False
-    is_part: bool = False
+    is_view: bool = False  # it need not wait for its own sake, only for a pending argument
+    is_part: bool = False  # a small part is copied out of an array that is still written to
+    # For one argument of shape `own`, of whose elements the value is made: ``(own, **static)`` is
+    # the box that it is; None if it is no box.
     part: Callable[..., Part | None] | None = None
+    # For one argument of shape `own`, whose elements the value moves around: ``(own, **static)`` is
+    # how far along each axis; None if not along axes.
     steps: Callable[..., tuple[int, ...] | None] | None = None
 
     def waits_for(self, arguments: Sequence[Any]) -> bool:
@@ -246,21 +208,7 @@ class Shaped(NamedTuple):
 
 
 class RuleNode:
-    """A rule applied to arguments.
-
-    Parameters
-    ----------
-    rule : Rule
-        What was done.
-    arguments : tuple
-        Tracers and held arrays, or a `Shaped` for each.
-    static : mapping
-        The rule's keyword arguments.
-    parents : tuple of (Origin or None)
-        Where the arguments came from.
-    result : Result
-        What came of it.
-    """
+    """A rule applied to arguments."""
 
     __slots__ = ("arguments", "fresh", "parents", "results", "rule", "static")
 
@@ -273,9 +221,9 @@ class RuleNode:
         result: Result,
     ) -> None:
         self.rule = rule
-        self.arguments = arguments
-        self.static = static
-        self.parents = parents
+        self.arguments = arguments  # tracers and `Held` arrays, a `Shaped` for what is not read
+        self.static = static  # the rule's keyword arguments
+        self.parents = parents  # where the arguments came from
         self.results = (result,)
         self.fresh = rule.fresh
 
@@ -309,19 +257,7 @@ class RuleNode:
 
 
 class _Waiting:
-    """What makes the value of a rule with one argument; it goes when that has been made.
-
-    Parameters
-    ----------
-    rule : Rule
-        The rule.
-    static : mapping
-        Its keyword arguments.
-    source : Cell
-        The argument.
-    levels : frozenset of Level
-        What the value depends on.
-    """
+    """What makes the value of a rule with one argument; it goes when that has been made."""
 
     __slots__ = ("_cell", "_levels", "rule", "source", "static")
 
@@ -330,8 +266,8 @@ class _Waiting:
     ) -> None:
         self.rule = rule
         self.static = static
-        self.source = source
-        self._levels = levels
+        self.source = source  # the argument
+        self._levels = levels  # what the value depends on
 
     def cell(self, result: Result) -> Cell:
         """Return the cell of the value."""
@@ -361,21 +297,9 @@ class _Waiting:
 
 
 def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
-    """Carry out a rule, and record it if an argument is traced.
+    """Carry out a rule, and record it if an argument is traced: then the value is a tracer.
 
-    Parameters
-    ----------
-    rule : Rule
-        What to do.
-    *arguments : array or Tracer
-        All of one library.
-    **static
-        What else the rule takes: shapes, axes, keys.
-
-    Returns
-    -------
-    array or Tracer
-        A tracer if an argument is one.
+    Arguments are of one library; `static` is what else the rule takes: shapes, axes, keys.
     """
     strand = strand_of(arguments)
     if strand is not None:

@@ -31,12 +31,8 @@ def apply_opaque(
 ) -> Any:
     """Return what a library's function gives without a derivative; record it in bodies of loops.
 
-    Parameters
-    ----------
-    function : callable
-        Of arrays; its results are arrays or numbers, whose shapes depend on shapes alone.
-    args, kwargs : sequence, mapping
-        What it is given: traced values, also in tuples and lists, arrays and other things.
+    The function returns arrays or numbers whose shapes depend on shapes alone. Traced values may
+    also stand in tuples and lists.
     """
     operands: list[Any] = []
     template = _split((tuple(args), dict(kwargs)), operands)

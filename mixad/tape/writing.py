@@ -24,39 +24,17 @@ __all__ = ["Write", "WriteNode", "pushed_write", "rebind", "writable", "write"]
 class Write:
     """A way of writing into arrays.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    write : callable
-        ``(array, value, **static)``: writes into an array of the library, in place.
-    part : callable
-        ``(g, **static)``: the cotangent of the value, of an array or a tracer; a copy.
-    erase : callable
-        ``(g, **static)``: makes the cotangent of the new array, an array or a tracer, that of the
-        old one, in place.
+    `erase` makes the cotangent of the new array that of the old one, in place.
     """
 
-    name: str
-    write: Callable[..., None]
-    part: Callable[..., Any]
-    erase: Callable[..., None]
+    name: str  # for messages
+    write: Callable[..., None]  # ``(array, value, **static)``, in place
+    part: Callable[..., Any]  # ``(g, **static)``: a copy, the cotangent of the value
+    erase: Callable[..., None]  # ``(g, **static)``
 
 
 class WriteNode:
-    """One write: its parents are the old array and the value.
-
-    Parameters
-    ----------
-    rule : Write
-        What was done.
-    static : mapping
-        Its keyword arguments: where it wrote.
-    parents : tuple of (Origin or None)
-        Where array and value came from.
-    result : Result
-        What came of it.
-    """
+    """One write: its parents are the old array and the value; `static` says where it wrote."""
 
     __slots__ = ("parents", "results", "rule", "static")
     fresh = True
@@ -101,16 +79,7 @@ def writable(g: Any, result: Result) -> Any:
 def write(rule: Write, x: Tracer, value: Any, **static: Any) -> None:
     """Write a value into a traced array: the tracer stands for the new array from now on.
 
-    Parameters
-    ----------
-    rule : Write
-        How to write.
-    x : Tracer
-        What is written to.
-    value : array, Tracer or Python number
-        What is written; a tracer is of the dtype of ``x``, and of the shape of ``rule.part``.
-    **static
-        Where.
+    A traced value has the dtype of `x`, and the shape of `rule.part`; `static` says where.
     """
     check_alive(x)
     check_writable(x)
@@ -145,16 +114,9 @@ def rebind(x: Tracer, result: Tracer) -> None:
 
 
 def pushed_write(node: WriteNode, tangents: Sequence[Any], *, is_last: bool) -> Any:
-    """Return the tangent of what was written.
+    """Return the tangent of what was written, from those of the old array and of the value.
 
-    Parameters
-    ----------
-    node : WriteNode
-        The write.
-    tangents : sequence of (Tracer or None)
-        Of the old array and of the value; None where it is zero.
-    is_last : bool
-        Whether nothing else reads that of the old array, which is changed then.
+    None is zero. If `is_last`, nothing else reads that of the old array, which is changed then.
     """
     old, new = tangents
     if old is None and new is None:
