@@ -62,43 +62,20 @@ class FusedProgram:
 
 
 class Fusion(NamedTuple):
-    """Fused nodes with what they read from outside.
+    """Fused nodes and the leaves that they read from outside."""
 
-    Attributes
-    ----------
-    fused : FusedProgram
-        What is computed; its params are the leaves.
-    places : list of (int, int)
-        For each leaf a member and the index of its argument that it is.
-    sources : list
-        A cell, a held array or a number.
-    parents : list of (Origin or None)
-        Where it came from; None if it is not traced.
-    shapes : list of tuple
-        Its shape; empty for what is no lane.
-    """
-
-    fused: FusedProgram
-    places: list[tuple[int, int]]
-    sources: list[Any]
-    parents: list[Origin | None]
-    shapes: list[Shape]
+    fused: FusedProgram  # its params are the leaves
+    places: list[tuple[int, int]]  # by leaf: a member, and the index of its argument
+    sources: list[Any]  # by leaf: a cell, a `Held` array or a number
+    parents: list[Origin | None]  # by leaf: where it came from; None if not traced
+    shapes: list[Shape]  # by leaf; empty for what is no lane
 
 
 def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fusion:
-    """Return the fusion of some nodes.
+    """Return the fusion of some nodes, each after those whose results it reads inside.
 
-    Parameters
-    ----------
-    members : sequence of KernelNode
-        Each after those whose results it reads inside.
-    wanted : sequence of (int, int)
-        The results of the fused program: position of a member, and which result of its program.
-
-    Returns
-    -------
-    Fusion
-        Leaves that are the same value are one.
+    `wanted` are the results of the fused program: position of a member, and result of its program.
+    Leaves that are the same value become one.
     """
     position = {id(node): at for at, node in enumerate(members)}
     known: dict[object, int] = {}
@@ -144,14 +121,9 @@ def _shape(source: Any) -> Shape:
 
 
 def program_read(fusion: Fusion, shape: Shape) -> tuple[Program, tuple[int, ...]]:
-    """Return the program of a fusion and which leaves it takes: as few as give it its shape.
+    """Return the program of a fusion, and its leaves that it takes.
 
-    Parameters
-    ----------
-    fusion : Fusion
-        Of nodes.
-    shape : tuple of int
-        Theirs.
+    These are as few as give the nodes' `shape`.
     """
     program, kept = fusion.fused.trimmed
     if any(fusion.shapes[i] == shape for i in kept):
@@ -171,16 +143,10 @@ NOTHING = FusedProgram(Builder("nothing").finish([]))
 def fused_program(
     calls: tuple[KernelCall, ...], reads: tuple[int, ...], wanted: tuple[tuple[int, int], ...]
 ) -> FusedProgram:
-    """Return the fused program of some calls.
+    """Return the fused program of some calls, in order.
 
-    Parameters
-    ----------
-    calls : tuple of KernelCall
-        In order.
-    reads : tuple of int
-        For each argument of each call a leaf, or the complement of what `internal` packs.
-    wanted : tuple of (int, int)
-        Its results: call, and result of the call's program.
+    `reads` has for each argument of each call a leaf, or a result inside as `internal` packs it;
+    `wanted` has the results: a call, and a result of its program.
     """
     first = calls[0].passes[0]
     is_alone = len(calls) == 1 and reads == tuple(range(len(reads)))

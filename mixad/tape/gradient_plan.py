@@ -38,42 +38,15 @@ MADE = ("array", "shared")
 
 @dataclass(frozen=True, eq=False)
 class GradientPlan:
-    """The kernel of some gradients.
+    """The kernel of some gradients."""
 
-    Attributes
-    ----------
-    call : KernelCall or None
-        What makes the arrays: primal results first, then gradients; None if there are none.
-    kept : tuple of int
-        What its params are: leaves and, after those, cotangents.
-    places : tuple of GradientPlace
-        For each leaf in ``wrt``, where its gradient is.
-    primals : int
-        How many of the arrays are primal results.
-    """
-
-    call: KernelCall | None
-    kept: tuple[int, ...]
-    places: tuple[GradientPlace, ...]
-    primals: int
+    call: KernelCall | None  # makes primal results, then gradients; None if there are none
+    kept: tuple[int, ...]  # its params: leaves and, after those, cotangents
+    places: tuple[GradientPlace, ...]  # for each leaf in `wrt`, where its gradient is
+    primals: int  # how many of the arrays are primal results
 
     def arrays(self, kept: list[Any], shape: Shape, options: KernelOptions) -> Sequence[Any]:
-        """Run the call, or record it where a value is traced.
-
-        Parameters
-        ----------
-        kept : list
-            Its arguments.
-        shape : tuple of int
-            The broadcast shape.
-        options : KernelOptions
-            The user's overrides.
-
-        Returns
-        -------
-        sequence of array or Tracer
-            The outputs of the call.
-        """
+        """Run the call on `kept`, or record it if one of these is traced; return the outputs."""
         if self.call is None:
             return ()
         call = self.call
@@ -104,46 +77,24 @@ def in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
 class Asked(NamedTuple):
     """What is wanted of a fused program.
 
-    Attributes
-    ----------
-    wrt : tuple of int
-        Leaves whose gradients are wanted.
-    cotangents : tuple of int
-        Results that have a cotangent.
-    primals : tuple of (int, and tuple of int or None)
-        Results that are wanted too, with the shape that they are summed to.
-    shapes : tuple of (tuple of int, Part or None)
-        For each of ``wrt``, the shape that its gradient is summed to, or the part of a larger array
-        that it is to be; None: nothing is summed.
-    mode : Mode
-        How it is differentiated.
-    units : tuple of int
-        Positions in ``cotangents`` of those that are known to be 1.
+    `primals` are results that are wanted too, with the shapes that they are summed to. For each of
+    `wrt`, `shapes` has the shape that its gradient is summed to or the part of a larger array that
+    it becomes; None if nothing is summed.
     """
 
-    wrt: tuple[int, ...]
-    cotangents: tuple[int, ...]
+    wrt: tuple[int, ...]  # leaves whose gradients are wanted
+    cotangents: tuple[int, ...]  # results that have a cotangent
     primals: tuple[tuple[int, Shape | None], ...]
     shapes: tuple[Shape | Part | None, ...]
     mode: Mode
-    units: tuple[int, ...] = ()
+    units: tuple[int, ...] = ()  # positions in `cotangents` of those that are known to be 1
 
 
 @lru_cache(maxsize=1024)
 def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
     """Return how gradients, and some results on the way, are computed.
 
-    Parameters
-    ----------
-    fused : FusedProgram
-        The program.
-    asked : Asked
-        What is wanted.
-
-    Returns
-    -------
-    GradientPlan
-        The same object for equal arguments.
+    Equal arguments give the same object.
     """
     return plan_of_pullback(fused.program, pulled(fused, asked), asked.primals, asked.shapes)
 

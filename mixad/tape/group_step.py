@@ -39,23 +39,11 @@ _Live: TypeAlias = tuple[int, int, OutputRequest]
 
 
 def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> KernelStep | None:
-    """Return the step that pulls a group back; None if nothing of it has a cotangent.
+    """Return the step that pulls a group back; None if no member has a cotangent.
 
-    Parameters
-    ----------
-    group : Group
-        Which nothing more joins.
-    trace : Trace
-        With the members.
-    found : mapping
-        By the number of a node, for each of its outputs that has one its cotangent.
-    part_of : callable
-        What a value is a part of that gets no other cotangent, and which part; None for others.
-
-    Returns
-    -------
-    KernelStep or None
-        Where its arguments are found and where its gradients go is said by places in the trace.
+    Nothing more joins the group. `found` has the cotangents so far by node number and output. If a
+    value gets no other cotangent, `part_of` returns the place and box of which it is a slice, else
+    None.
     """
     members = group.members[::-1]
     numbers = [trace.numbers[id(node)] for node in members]

@@ -81,21 +81,11 @@ def makings(root: Pending, others: Sequence[Pending] = ()) -> Iterator[Callable[
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Making:
-    """Makes, in one kernel, all results of some nodes that someone holds.
+    """Makes, in one kernel, all live results of some nodes."""
 
-    Attributes
-    ----------
-    members : list of KernelNode
-        The nodes, in order.
-    wanted : list of (int, int)
-        The results of the fused program: member, and result of its program.
-    fusion : Fusion
-        Their fusion for those results, which were held when it was prepared.
-    """
-
-    members: list[KernelNode]
-    wanted: list[tuple[int, int]]
-    fusion: Fusion
+    members: list[KernelNode]  # in order
+    wanted: list[tuple[int, int]]  # of the fused program: member, and result of its program
+    fusion: Fusion  # for the results that were live when it was prepared
 
     def __call__(self) -> None:
         """Do so; another fusion is made if others are held by now."""
@@ -177,23 +167,10 @@ def _run_fused(
     wanted: Sequence[tuple[int, int]],
     requests: tuple[OutputRequest, ...],
 ) -> tuple[Any, ...]:
-    """Run the kernel of some nodes, with partials where these had better be stored.
+    """Run the kernel of some nodes, with partials where it pays to store these.
 
-    Parameters
-    ----------
-    members : sequence of KernelNode
-        In order.
-    fusion : Fusion
-        Their fusion.
-    wanted : sequence of (int, int)
-        The results of the fused program: member, and result of its program.
-    requests : tuple of OutputRequest
-        What is wanted of them.
-
-    Returns
-    -------
-    tuple of array
-        What ``requests`` ask for, and after that arrays of partials.
+    Return the arrays that `requests` ask for, then those of partials. `wanted` are the results of
+    the fused program: member, and result of its program.
     """
     options = _options(members)
     plan = _storing(members, fusion, wanted, requests)
@@ -316,21 +293,10 @@ def _is_beside(other: Pending, root: KernelNode) -> TypeGuard[KernelNode]:
 
 
 class _Members:
-    """Nodes of one kernel: at first a node with what can be fused with it.
-
-    Parameters
-    ----------
-    root : KernelNode
-        The node.
-
-    Attributes
-    ----------
-    order : list of KernelNode
-        Each after those whose results it reads.
-    """
+    """Nodes of one kernel: at first `root` with what can be fused with it."""
 
     def __init__(self, root: KernelNode) -> None:
-        self.order: list[KernelNode] = []
+        self.order: list[KernelNode] = []  # each after those whose results it reads
         self._root = root
         self._options = root.options
         self._cost = root.call.cost

@@ -46,28 +46,15 @@ _PASSES = 4
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Placed:
-    """Parts that a kernel made, the first as the whole with zeros around it.
+    """Cotangents of parts of one value, the first made as the whole with zeros around it."""
 
-    Attributes
-    ----------
-    target : object
-        Of what they are parts: the place of what they are parts of.
-    parts : tuple of (str, int, Part)
-        Each one's kind and index, as in `GradientPlan.places`, and where it belongs.
-    """
-
-    target: Any
-    parts: tuple[tuple[str, int, Part], ...]
+    target: Any  # the place of the value
+    parts: tuple[tuple[str, int, Part], ...]  # kind, index (see `GradientPlan.places`), and where
 
     def added_up(self, arrays: Sequence[Any], given: Sequence[Any], shape: Shape) -> Any:
-        """Return the whole.
+        """Return the whole, from what the kernel made and the cotangents that it took.
 
-        Parameters
-        ----------
-        arrays, given : sequence of array
-            What the kernel made, and the cotangents that it took.
-        shape : tuple of int
-            That of each part.
+        `shape` is the shape of each part.
         """
         whole = arrays[self.parts[0][1]]
         for kind, at, part in self.parts[1:]:
@@ -85,31 +72,17 @@ gets, where this is in the box of the loop, and where it belongs."""
 class Shifted:
     """Parts of one value whose cotangents are added up while they are computed.
 
-    Attributes
-    ----------
-    target : object
-        Of what they are parts: the place of the value.
-    inner : KernelCall
-        What computes the elements that all parts cover.
-    arguments : tuple of (int, and Box or None)
-        What it takes: leaf, or cotangent after these, and the elements of the loop; None for all.
-    extents : tuple of int
-        How many elements these are.
-    edges : tuple
-        Where parts do not overlap.
-    plan : GradientPlan
-        The kernel that runs there.
-    leaves : int
-        How many leaves there are: cotangents come after them.
+    `arguments` has for each param of `inner` a leaf, or a cotangent after these, and the elements
+    of the loop; None for all.
     """
 
-    target: Any
-    inner: KernelCall
+    target: Any  # the place of the value
+    inner: KernelCall  # computes the elements that all parts cover
     arguments: tuple[tuple[int, Box | None], ...]
-    extents: Shape
-    edges: tuple[_Edge, ...]
-    plan: GradientPlan
-    leaves: int
+    extents: Shape  # of these elements
+    edges: tuple[_Edge, ...]  # where parts do not overlap
+    plan: GradientPlan  # the kernel that runs at the edges
+    leaves: int  # how many there are; cotangents come after them
 
     @property
     def read(self) -> frozenset[int]:
@@ -117,17 +90,7 @@ class Shifted:
         return frozenset([index for index, _ in self.arguments]) | frozenset(self.plan.kept)
 
     def added_up(self, values: Mapping[int, Any], shape: Shape, options: KernelOptions) -> Any:
-        """Return the whole.
-
-        Parameters
-        ----------
-        values : mapping
-            What is read.
-        shape : tuple of int
-            The broadcast shape.
-        options : KernelOptions
-            The user's overrides.
-        """
+        """Return the whole, from the values by index; `shape` is the broadcast shape."""
         taken = [_cut(values[index], box, shape) for index, box in self.arguments]
         taken = in_shape(self.inner, taken, self.extents)
         (whole,) = self.inner.kernel(kernel_values(self.inner.passes[0], taken), options.backend)
@@ -157,16 +120,9 @@ def _cut(value: Any, box: Box | None, shape: Shape) -> Any:
 
 
 def placed_in_one(fused: FusedProgram, asked: Asked, parts: Mapping[int, Part]) -> Asked:
-    """Return what is wanted, with the first of some parts that is not zero placed in its whole.
+    """Return what is wanted, with the first part of a value that is not zero placed in its whole.
 
-    Parameters
-    ----------
-    fused : FusedProgram
-        The program.
-    asked : Asked
-        What is wanted of it.
-    parts : mapping
-        For leaves that are parts of one value, of which array and where.
+    `parts` has the whole and the box of each leaf that is a part.
     """
     gradients = pulled(fused, asked).gradients
     shapes: list[Any] = list(asked.shapes)
@@ -185,22 +141,10 @@ def shifted(
     shape: Shape,
     is_alike: Callable[[int], bool],
 ) -> Shifted | None:
-    """Return how cotangents of parts of one value are added up by one kernel; None if that is dear.
+    """Return how one kernel adds up cotangents of parts of one value; None if that is costly.
 
-    Parameters
-    ----------
-    fused : FusedProgram
-        The program.
-    asked : Asked
-        What is wanted of it.
-    parts : mapping
-        For leaves that are parts of one value, of which array and where.
-    target : object
-        Of what they are parts: the place of that value.
-    shape : tuple of int
-        The broadcast shape.
-    is_alike : callable
-        Whether an argument is the same for all elements, by its index.
+    `parts` has the whole and the box of each leaf that is a part; `target` is the place of the
+    value. `is_alike` says, by index, whether an argument is the same for all elements.
     """
     gradients = pulled(fused, asked).gradients
     wrt = tuple([i for i, g in zip(asked.wrt, gradients, strict=True) if i in parts and g])
@@ -278,27 +222,10 @@ def _sum_of_shifted(
     mode: Mode,
     alike: tuple[bool, ...],
 ) -> tuple[Program, tuple[tuple[int, int | None], ...]]:
-    """Return the program that adds up gradients at elements of their own.
+    """Return the program that adds up the gradients of `wrt`, each at elements of its own.
 
-    Parameters
-    ----------
-    fused : FusedProgram
-        The program that is differentiated.
-    wrt : tuple of int
-        Its leaves whose gradients are added.
-    cotangents : tuple of int
-        Results that have a cotangent.
-    mode : Mode
-        How it is differentiated.
-    alike : tuple of bool
-        For each leaf, and the cotangents after these, whether all elements have the same.
-
-    Returns
-    -------
-    program : Program
-        With one result.
-    reads : tuple of (int, and int or None)
-        For each of its params, which argument it is, and which of ``wrt`` tells the elements.
+    `alike` says of each leaf, and of the cotangents after these, whether all elements have the
+    same. Return also, for each param, which of these it is and which of `wrt` tells its elements.
     """
     builder = Builder(fused.program.name)
     names: dict[tuple[int, int | None], Var] = {}
