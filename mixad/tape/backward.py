@@ -34,26 +34,11 @@ def backward(
     *,
     of_number: bool = False,
 ) -> list[Cotangent | None]:
-    """Carry cotangents from the outputs of a transform to its inputs.
+    """Carry cotangents from the outputs of a transform to its inputs; None for an input if zero.
 
-    Nodes are visited after all that consume them, without recursion; each is let go as soon as it
-    has been visited, with what only it holds.
-
-    Parameters
-    ----------
-    level : Level
-        The transform's; only edges that carry it are followed.
-    outputs : list of (Origin, array)
-        Where to begin and with which cotangents; emptied, so that nodes can be freed on the way.
-    inputs : sequence of InputNode
-        Where to end.
-    of_number : bool
-        Whether the output is one number, with the cotangent 1, which kernels need not read.
-
-    Returns
-    -------
-    list of (Cotangent or None)
-        One for each input, broadcasting to its shape; None where it is zero.
+    Each node is visited after all its consumers, without recursion, and freed then: `outputs` is
+    emptied on the way. Results broadcast to the inputs' shapes. `of_number` says that the output is
+    one number with the cotangent 1, which kernels need not read.
     """
     trace = Trace(level, outputs, of_number=of_number)
     under_way = Pass(level, trace)
@@ -67,19 +52,7 @@ def backward(
 
 
 class _Walk:
-    """One backward pass.
-
-    Parameters
-    ----------
-    level : Level
-        The transform's.
-    trace : Trace
-        The nodes.
-    outputs : sequence of Origin
-        Where it begins.
-    under_way : Pass
-        Whose steps are taken while the walk goes on.
-    """
+    """One walk over the trace from the outputs; `under_way` takes each step before the next."""
 
     def __init__(
         self, level: Level, trace: Trace, outputs: Sequence[Origin], under_way: Pass

@@ -75,22 +75,7 @@ def takes(own: Any, other: Any) -> bool:
 
 
 class Pass:
-    """One backward pass under way.
-
-    Parameters
-    ----------
-    level : Level
-        The transform's.
-    trace : Trace
-        What it goes through.
-
-    Attributes
-    ----------
-    found : dict
-        By the number of a node and the index of an output: the cotangent so far.
-    parts : dict
-        By the number of a write: the cotangents of parts of its value, which wait for the whole.
-    """
+    """One backward pass under way."""
 
     __slots__ = ("found", "is_inner", "level", "nodes", "parts")
 
@@ -98,8 +83,8 @@ class Pass:
         self.level = level
         self.nodes = trace.nodes
         self.is_inner = trace.is_inner
-        self.found: dict[int, dict[int, Cotangent]] = {}
-        self.parts: dict[int, Parts] = {}
+        self.found: dict[int, dict[int, Cotangent]] = {}  # by node and output: the cotangent so far
+        self.parts: dict[int, Parts] = {}  # by write: cotangents of parts, which wait for the whole
 
     def add(self, place: Place, value: Any, fresh: bool) -> None:
         """Add a cotangent to what an output has; a smaller one broadcasts."""
@@ -174,51 +159,21 @@ class Step(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KernelStep:
-    """One kernel: the gradients of what some kernel nodes read from outside.
+    """One kernel: the gradients of what some kernel nodes read from outside."""
 
-    Attributes
-    ----------
-    members : tuple of int
-        The nodes, which have been visited afterwards.
-    cotangents : tuple of Place
-        Outputs of members that have a cotangent.
-    plan : GradientPlan
-        The kernel.
-    arguments : tuple
-        What it takes: the place of a member's argument, or the index of a cotangent.
-    results : tuple of Place
-        Pending outputs that the kernel makes too, as its first ones.
-    waiting : tuple of Place
-        Arguments of members that will be read when what makes them is pulled back.
-    targets : tuple
-        For each gradient that is not zero: of what it is, and where it is found (``plan.places``).
-    placed : tuple of Placed
-        Gradients that are parts of one value.
-    shifted : tuple of Shifted
-        Those of them that kernels of their own add up.
-    read : tuple of (int, and Place or int)
-        What these take: index of a leaf, and of cotangents after the leaves, and which it is.
-    shape : tuple of int
-        The broadcast shape.
-    options : KernelOptions
-        The user's overrides.
-    decided : tuple of DecidedResult
-        What to warn of.
-    """
-
-    members: tuple[int, ...]
-    cotangents: tuple[Place, ...]
+    members: tuple[int, ...]  # the nodes, which have been visited afterwards
+    cotangents: tuple[Place, ...]  # outputs of members that have one
     plan: GradientPlan
-    arguments: tuple[Place | int, ...]
-    results: tuple[Place, ...]
-    waiting: tuple[Place, ...]
-    targets: tuple[tuple[Place, str, int], ...]
-    placed: tuple[Placed, ...]
-    shifted: tuple[Shifted, ...]
-    read: tuple[tuple[int, Place | int], ...]
-    shape: Shape
+    arguments: tuple[Place | int, ...]  # places of members' arguments, indices of cotangents
+    results: tuple[Place, ...]  # pending outputs that the kernel makes too, as its first ones
+    waiting: tuple[Place, ...]  # members' arguments, read when what makes them is pulled back
+    targets: tuple[tuple[Place, str, int], ...]  # of what a nonzero gradient is; `plan.places`
+    placed: tuple[Placed, ...]  # gradients that are parts of one value
+    shifted: tuple[Shifted, ...]  # those of them that kernels of their own add up
+    read: tuple[tuple[int, Place | int], ...]  # what these take: leaf or cotangent, and where
+    shape: Shape  # the broadcast shape
     options: KernelOptions
-    decided: tuple[DecidedResult, ...]
+    decided: tuple[DecidedResult, ...]  # what to warn of
 
     def run(self, under_way: Pass) -> None:
         """Launch the kernel; or record it, if a transform around follows what it reads."""
@@ -264,18 +219,10 @@ class KernelStep:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NodeStep:
-    """A node that is pulled back by itself.
+    """A node that is pulled back by itself."""
 
-    Attributes
-    ----------
-    number : int
-        The node.
-    targets : tuple of (Place or None)
-        What its parents are; None for those that do not carry the level.
-    """
-
-    number: int
-    targets: tuple[Place | None, ...]
+    number: int  # the node
+    targets: tuple[Place | None, ...]  # its parents; None for those that do not carry the level
 
     def run(self, under_way: Pass) -> None:
         """Call the node's pullback."""

@@ -55,23 +55,8 @@ def carry_forward(
 ) -> list[Dual]:
     """Carry tangents from the inputs of a transform to its outputs.
 
-    Parameters
-    ----------
-    level : Level
-        The transform's; only edges that carry it are followed.
-    own : Level
-        That of the tangents, which is running.
-    outputs : sequence of Origin
-        Where to end.
-    inputs : sequence of InputNode
-        Where to begin.
-    seeds : sequence of Tangents
-        For each input, tracers of ``own``; as many for each.
-
-    Returns
-    -------
-    list of Dual
-        For each output.
+    Only edges that carry `level` are followed. `seeds` has as many tracers for each input, of the
+    level `own`, which is running.
     """
     trace = Trace(level, [(origin, None) for origin in outputs])
     by_input = {id(node): along for node, along in zip(inputs, seeds, strict=True)}
