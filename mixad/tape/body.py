@@ -126,23 +126,7 @@ def _are_nodes_alike(one: Origin, other: Origin) -> bool:
 class Body(Static):
     """A function of arrays that does the same operations whatever their elements are.
 
-    Parameters
-    ----------
-    name : str
-        For messages.
-    compute : callable
-        Of arrays or traced values, returns a list of these.
-    results : sequence of Result
-        What it returns.
-    kind : type
-        Of tracers.
-
-    Attributes
-    ----------
-    derived : dict
-        Its derivatives, by what is asked of them.
-    reads : set of int or None
-        Which operands its plans read; None while there is none.
+    `compute` takes arrays or traced values and returns a list of these.
     """
 
     def __init__(
@@ -152,12 +136,12 @@ class Body(Static):
         results: Sequence[Result],
         kind: type[Tracer],
     ) -> None:
-        self.name = name
+        self.name = name  # for messages
         self.compute = compute
         self.results = tuple(results)
-        self.kind = kind
-        self.derived: dict[tuple[Any, ...], Body] = {}
-        self.reads: frozenset[int] | None = None
+        self.kind = kind  # of tracers
+        self.derived: dict[tuple[Any, ...], Body] = {}  # its derivatives, by request
+        self.reads: frozenset[int] | None = None  # operands that plans read; None before the first
         self._plans: dict[Any, Plan | None] = {}
         self._operation = Operation(
             lambda *operands: list(compute(*operands)), is_kernel=False, is_primitive=True
@@ -190,14 +174,10 @@ class Body(Static):
         return found
 
     def plan(self, arrays: Sequence[Any], library: Library) -> Plan | None:
-        """Return what computes the results of arrays like these; None if they are to be asked for.
+        """Return what computes the results of arrays like these, which are as registers hold them.
 
-        Parameters
-        ----------
-        arrays : sequence of array
-            As registers hold them.
-        library : Library
-            Of the arrays.
+        None if the operations cannot be planned, or one looks at elements: then they run one by
+        one.
         """
         layout = tuple(map(describe_array, arrays))
         if layout not in self._plans:

@@ -66,19 +66,11 @@ def alias_of(
 
 
 class Track(NamedTuple):
-    """Where something is in memory.
+    """Where something is in memory."""
 
-    Attributes
-    ----------
-    address : int
-        In the first step.
-    even, odd : int
-        How far it moves after each even step, and after each odd one.
-    """
-
-    address: int
-    even: int = 0
-    odd: int = 0
+    address: int  # in the first step
+    even: int = 0  # how far it moves after each even step
+    odd: int = 0  # how far it moves after each odd step
 
     @staticmethod
     def of(array: np.ndarray[Any, Any]) -> Track:
@@ -102,19 +94,12 @@ class Track(NamedTuple):
 class NativeSteps:
     """What a step of a loop does, as launches whose words are filled in.
 
-    Attributes
-    ----------
-    blocks : list of LaunchBlock
-        The launches, in order.
-    moves : list of (int, int, int, int)
-        The words that move on from step to step.
-    memory : list of array
-        What the launches write that no later step reads.
+    `moves` are the words that change from step to step; `memory` is what launches write.
     """
 
-    blocks: list[LaunchBlock] = field(default_factory=list)
-    moves: list[tuple[int, int, int, int]] = field(default_factory=list)
-    memory: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    blocks: list[LaunchBlock] = field(default_factory=list)  # the launches, in order
+    moves: list[tuple[int, int, int, int]] = field(default_factory=list)  # block, word, even, odd
+    memory: list[np.ndarray[Any, Any]] = field(default_factory=list)  # no later step reads it
     _backend: Stepping | None = None
 
     def add(
@@ -124,18 +109,10 @@ class NativeSteps:
         outputs: Sequence[Track],
         captured: Sequence[np.ndarray[Any, Any]],
     ) -> bool:
-        """Add the launches of a plan; tell whether that could be done.
+        """Add the launches of a plan whose steps a backend runs; tell whether that could be done.
 
-        Parameters
-        ----------
-        plan : Plan
-            Of steps that a backend runs.
-        inputs : sequence of Track
-            Where what comes in is.
-        outputs : sequence of Track
-            Where the results go.
-        captured : sequence of array
-            The last inputs, which are the same in all steps.
+        `inputs` and `outputs` say where these are in memory. `captured` are the last inputs, which
+        are the same in all steps.
         """
         natives = plan.natives
         assert natives is not None
@@ -223,14 +200,8 @@ class NativeSteps:
     def take(self, count: int | None, flag: int = 0, tested: int = 0) -> int:
         """Take so many steps, or as many as a flag says; return how many these were.
 
-        Parameters
-        ----------
-        count : int or None
-            How many steps there are; None if the flag tells.
-        flag : int
-            The address of a byte that is 0 once there are no more.
-        tested : int
-            How many launches come before it is looked at.
+        If `count` is None, the byte at the address `flag` becomes 0 when there are no more steps;
+        `tested` launches come before it is looked at.
         """
         backend = self._backend
         assert backend is not None

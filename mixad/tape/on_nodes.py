@@ -19,14 +19,8 @@ __all__ = ["give_nodes"]
 def give_nodes(strand: Strand, make_input: Callable[[int], Tracer], done: list[Any]) -> None:
     """Give the tracers of a recording cells and nodes.
 
-    Parameters
-    ----------
-    strand : Strand
-        The recording.
-    make_input : callable
-        Of the slot of an input, returns its tracer with cell and node.
-    done : list
-        By slot, what has been done so far: after an exception, it goes on from there.
+    `make_input` returns the tracer of an input, with cell and node, by its slot. `done` has by slot
+    what has been done: after an exception, the next call goes on from there.
     """
     flat = {tracer.slot: tracer for tracer in strand.alive()}
     others: dict[int, list[Tracer]] = {}

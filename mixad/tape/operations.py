@@ -44,16 +44,8 @@ NUMBERS = frozenset(
 class Operation:
     """What is applied to operands, known by identity.
 
-    Parameters
-    ----------
-    compute : callable
-        Of tracers with cells and nodes, arrays and numbers, returns a tracer or a tuple of them.
-    is_kernel : bool
-        Whether it is one kernel, whose arguments are the operands.
-    is_primitive : bool
-        Whether it is made of no other operations.
-    weight : int
-        For how many operations it counts where what is compiled is limited.
+    `compute` takes tracers with cells and nodes, arrays and numbers, and returns a tracer or a
+    tuple of tracers.
     """
 
     __slots__ = ("_opened", "compute", "is_kernel", "is_primitive", "weight")
@@ -67,9 +59,9 @@ class Operation:
         weight: int = 1,
     ) -> None:
         self.compute = compute
-        self.is_kernel = is_kernel
-        self.is_primitive = is_primitive
-        self.weight = weight
+        self.is_kernel = is_kernel  # one kernel, whose arguments are the operands
+        self.is_primitive = is_primitive  # made of no other operations
+        self.weight = weight  # operations it counts for where compilation is limited
         self._opened: set[tuple[Any, ...]] = set()
 
     def open(self, operands: Sequence[Any]) -> bool:
@@ -114,19 +106,11 @@ class Static:
 
 
 class Called:
-    """A call of the user's function that comes into a recording as an operand of its own.
-
-    Attributes
-    ----------
-    parents : sequence of (Origin or None)
-        Where its arguments came from; None for those that are not traced.
-    results : sequence of Result
-        What its values are.
-    """
+    """A call of the user's function that comes into a recording as an operand of its own."""
 
     __slots__ = ()
-    parents: Sequence[Any]
-    results: Sequence[Any]
+    parents: Sequence[Any]  # where its arguments came from; None for those that are not traced
+    results: Sequence[Any]  # what its values are
 
     def pull(self, gs: Sequence[Any]) -> Sequence[Any]:
         """Return the cotangents of its traced arguments, arrays of their shapes."""
@@ -172,25 +156,14 @@ def container_of(given: Any) -> Container | None:
 class Given(NamedTuple):
     """What an operation gives.
 
-    Attributes
-    ----------
-    results : sequence of Tracer
-        Its results.
-    container : callable or None
-        What makes of them what the user gets; None if that is the result itself.
-    bases : sequence of (Base or None)
-        For each, what it is a view of.
-    may_fail : bool
-        Whether it raises for some elements.
-    is_told : bool
-        Whether all that it has read is traced, or came in: it has looked at no elements, and made
-        no arrays; nor is a result an operand.
+    `is_told` says that all it has read is traced or came in: it has looked at no elements and made
+    no arrays, and no result is an operand.
     """
 
     results: Sequence[Any]
-    container: Container | None
-    bases: Sequence[Base | None]
-    may_fail: bool
+    container: Container | None  # makes what the user gets; None if that is the result itself
+    bases: Sequence[Base | None]  # for each result, what it is a view of
+    may_fail: bool  # whether it raises for some elements
     is_told: bool
 
     @staticmethod
@@ -258,21 +231,9 @@ def call_of(
 ) -> tuple[Operation, list[Any]] | None:
     """Return a call of a function as an operation, which may be made of several, and its operands.
 
-    None if an argument cannot be told from others for good.
-
-    Parameters
-    ----------
-    kind, arrays : type
-        Of tracers and arrays.
-    compute : callable
-        Of the function and its arguments, returns what it gives.
-    function : hashable
-        What it is.
-    args, kwargs : sequence, mapping
-        Its arguments: traced values, also in tuples and lists, are operands; all else is a part
-        of what is applied, but for arrays that matrix products read.
-    is_primitive : bool
-        Whether it is a rule, which reads arrays and is made of nothing.
+    None if no key identifies an argument for good. Traced values are operands, also in tuples and
+    lists, and so are arrays that a rule (`is_primitive`) or a function of `_READS_ARRAYS` reads;
+    the key has all else.
     """
     operands: list[Any] = []
     name = function if type(function) is str else getattr(function, "__name__", "")
@@ -323,12 +284,9 @@ def _without_constants(value: Any) -> Any:
 
 
 def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashable:
-    """Return what tells an argument from others; what is an operand is added to these.
+    """Return the key of an argument; what is an operand is added to `operands`.
 
-    Raises
-    ------
-    TypeError
-        If it is none, and cannot be told from others for good.
+    TypeError if it is no operand and no key identifies it for good.
     """
     kind = type(value)
     if kind in kinds:

@@ -68,49 +68,24 @@ _Layout: TypeAlias = tuple[list[Any], list[Step]]
 
 @dataclass(eq=False, slots=True)
 class Plan:
-    """What computes values and carries cotangents back.
+    """What computes values and carries cotangents back: steps over registers.
 
-    Attributes
-    ----------
-    registers : list
-        What they hold at first; the slots are the first of them.
-    makers : tuple of callable
-        Of the steps, in order.
-    fixed : tuple of Fixed
-        Registers that keep their memory.
-    seeds : tuple of int
-        Where the cotangents begin.
-    values : tuple of int
-        Where the values are that are wanted.
-    ends : tuple of (int, bool)
-        Where the cotangents of the inputs end, -1 for one that is zero, and whether nothing else
-        holds their arrays.
-    slots : tuple of int
-        What is read of what came in.
-    decided : tuple of DecidedResult
-        What to warn of.
-    natives : tuple of Native or None
-        Its steps, if a backend can run all of them by itself.
-    sizes : tuple of int
-        How many bytes the values have.
-    work : tuple of str
-        What the steps do that compute something, for people: ``"kernel"``, or the name of a rule.
-    idle : list
-        What threads run that are not at it now.
+    `ends` has for each input the register of its cotangent, -1 if that is zero, and whether nothing
+    else holds the array.
     """
 
-    registers: list[Any]
-    makers: tuple[Maker, ...]
-    fixed: tuple[Fixed, ...]
-    seeds: tuple[int, ...]
-    values: tuple[int, ...]
+    registers: list[Any]  # what they hold at first; the slots come first
+    makers: tuple[Maker, ...]  # of the steps, in order
+    fixed: tuple[Fixed, ...]  # registers that keep their memory
+    seeds: tuple[int, ...]  # registers where cotangents begin
+    values: tuple[int, ...]  # registers of the wanted values
     ends: tuple[tuple[int, bool], ...]
-    slots: tuple[int, ...]
-    decided: tuple[DecidedResult, ...]
-    natives: tuple[Native, ...] | None = None
-    sizes: tuple[int, ...] = ()
-    work: tuple[str, ...] = ()
-    idle: list[_Layout] = field(default_factory=list)
+    slots: tuple[int, ...]  # those of what came in that are read
+    decided: tuple[DecidedResult, ...]  # what to warn of
+    natives: tuple[Native, ...] | None = None  # its steps, if a backend can run all of them
+    sizes: tuple[int, ...] = ()  # how many bytes the values have
+    work: tuple[str, ...] = ()  # what steps compute, for people: "kernel", or a rule's name
+    idle: list[_Layout] = field(default_factory=list)  # layouts that no thread runs now
 
     @in_given_types
     def run(
@@ -118,16 +93,9 @@ class Plan:
     ) -> tuple[list[Any], list[tuple[Any, bool] | None]]:
         """Return the values, and the cotangents of the inputs: None where they are zero.
 
-        With each goes whether nothing else holds its array.
-
-        Parameters
-        ----------
-        slots : sequence
-            What came in: arrays, held ones, and numbers; others are not read.
-        cotangents : sequence of ndarray
-            Those that begin.
-        warns : bool
-            Whether to warn of results that comparisons decide: not where it has been done.
+        With each cotangent goes whether nothing else holds its array. `slots` are what came in:
+        arrays, `Held` ones and numbers; others are not read. `warns` is False if warnings of
+        results that comparisons decide have been given.
         """
         if warns and self.decided:
             for each in self.decided:

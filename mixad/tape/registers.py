@@ -152,13 +152,7 @@ def bits_of(array: Any) -> bytes:
 
 
 def came_in(value: Any) -> Any:
-    """Return what came in as plans take it.
-
-    Raises
-    ------
-    TracerError
-        If it is an array that has been changed.
-    """
+    """Return what came in as plans take it; TracerError if it is an array that has changed."""
     if type(value) is Held:
         value = value.array
     kind = type(value)

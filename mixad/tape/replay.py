@@ -32,25 +32,9 @@ __all__ = ["Replay"]
 
 
 class Replay:
-    """A segment on nodes.
+    """A segment on nodes, from the slot `start` on.
 
-    Parameters
-    ----------
-    strand : Strand
-        The recording.
-    start : int
-        The first slot.
-    value : callable
-        Of the slot of what comes in, returns an array or a number.
-
-    Attributes
-    ----------
-    level : Level
-        Of its nodes.
-    journal : Journal
-        What they do.
-    done : list
-        What has been done, slot by slot.
+    `value` returns the array or number that comes in, by its slot.
     """
 
     def __init__(
@@ -67,8 +51,8 @@ class Replay:
         self.level.foresees, self.level.unknown = True, around.unknown
         self._entered: dict[int, tuple[int, Any]] = {}
         at = lambda slot: value(start + slot)  # noqa: E731
-        self.journal = self.level.journal = Journal(self._entered, at)
-        self.done: list[Any] = []
+        self.journal = self.level.journal = Journal(self._entered, at)  # what the nodes do
+        self.done: list[Any] = []  # by slot, what has been done
         self._mark = self.journal.mark()
         self._strand = strand
         self._start = start

@@ -38,12 +38,9 @@ __all__ = ["MAX_FUSED", "Run", "one_of"]
 
 
 def _values_of_slots(values: Sequence[Any]) -> list[Any]:
-    """Return what came in as plans take it, by slot; None for what was made.
+    """Return by slot what came in, as plans take it; None for what was made.
 
-    Raises
-    ------
-    TracerError
-        If an array has been changed.
+    TracerError if an array has been changed.
     """
     found: list[Any] = []
     for value in values:
@@ -110,18 +107,7 @@ _OFTEN = 256
 
 
 class Run:
-    """One call of a recording in segments: they are computed in order, and pulled back in reverse.
-
-    Parameters
-    ----------
-    strand : Strand
-        The recording.
-
-    Attributes
-    ----------
-    values : list
-        By slot, what came in and, of what was made, what others read.
-    """
+    """One call of a recording in segments, computed in order and pulled back in reverse."""
 
     def __init__(self, strand: Strand) -> None:
         self.values: list[Any] = []
@@ -170,18 +156,9 @@ class Run:
     ) -> Done | None:
         """Return values of a recording of one segment, and the cotangents of its inputs.
 
-        None if it has no plan.
-
-        Parameters
-        ----------
-        key : hashable
-            By which its plan is found the next time.
-        outputs : sequence of (int, array)
-            The slots that cotangents come to, with these.
-        wanted : sequence of int
-            The slots of the values that are wanted.
-        of_number : bool
-            Whether the output is one number, with the cotangent 1.
+        None if it has no plan; `key` finds the plan the next time. `outputs` are slots with their
+        cotangents, `wanted` those of values; `of_number` says that the output is one number, with
+        the cotangent 1.
         """
         self._look([self._strand.state])
         slots, gs = [slot for slot, _ in outputs], [g for _, g in outputs]
@@ -192,14 +169,8 @@ class Run:
     ) -> tuple[Sequence[Any], Sequence[tuple[Any, bool] | None]] | None:
         """Return values of a recording that is over, and the cotangents of its inputs.
 
-        None if a segment has no plan.
-
-        Parameters
-        ----------
-        outputs : sequence of (int, array)
-            The slots that cotangents come to, with these.
-        wanted : sequence of int
-            The slots of the values that are wanted.
+        None if a segment has no plan. `outputs` are slots with their cotangents, `wanted` those of
+        values.
         """
         strand = self._strand
         if self.values:  # what came in before has been read, and will be again
@@ -234,12 +205,7 @@ class Run:
     def pull(self, outputs: Sequence[tuple[int, Any]]) -> Sequence[tuple[Any, bool] | None] | None:
         """Return the cotangents of the inputs of what has been computed, once more.
 
-        None if a segment has no plan.
-
-        Parameters
-        ----------
-        outputs : sequence of (int, array)
-            The slots that cotangents come to, with these.
+        None if a segment has no plan. `outputs` are slots with their cotangents.
         """
         with self._strand.level.lock:  # threads may share it
             return self._pull(outputs)

@@ -105,56 +105,21 @@ class Computed(Protocol):
 class Strand:
     """One recording, by one thread.
 
-    Parameters
-    ----------
-    level : Level
-        The transform's.
-    state : State
-        In which the inputs have come in.
-    arrays : sequence of array
-        The inputs.
-    make_input : callable
-        Of the number of one of these, returns its tracer with cell and node.
-    kind : type
-        Of tracers.
-    make_run : callable
-        Returns what computes the segments that have ended.
-
-    Attributes
-    ----------
-    values : list
-        By slot: a held array or a number that came in, `LINK`, of what was made its state.
-    library, device : Library and object
-        Of the arrays.
-    sources : dict
-        By the slot of a link, that of the value.
-    ends : list of State
-        Those in which segments have ended.
-    is_flat : bool
-        Whether its tracers have no nodes.
-    is_left : bool
-        Whether a tracer was asked for what strands do not know.
-    is_over : bool
-        Whether nothing is recorded any more.
-    others : list of Tracer
-        Those that stand for values in strands inside, whatever is written to them here.
-    views : dict
-        By the slot of a view that no operation tells, that of what it is a view of.
-    run : Computed or None
-        What has computed segments, once a value was looked at.
-    refusal : TracerError or None
-        Of the body of a loop, why Python was not told an element that it asked for.
+    `state` is the one in which the inputs have come in. `make_input` returns the tracer of an input
+    with cell and node, by its number; `make_run` returns what computes the segments that have
+    ended. `values` has by slot a `Held` array or a number that came in, `LINK`, or the state of
+    what was made.
     """
 
-    is_flat = True
-    is_left = is_over = False
+    is_flat = True  # whether its tracers have no nodes
+    is_left = is_over = False  # asked for what strands do not know; nothing more is recorded
     _is_busy = False
     _is_cold = False
     _start = 0
     _most = _MIN_TRACERS
     _replay: Replay | None = None
-    run: Computed | None = None
-    refusal: TracerError | None = None
+    run: Computed | None = None  # has computed segments, once a value was looked at
+    refusal: TracerError | None = None  # in a loop's body: why Python was not told an element
 
     def __init__(
         self,
@@ -172,7 +137,7 @@ class Strand:
         self.inputs = state.inputs
         self.kind = kind
         self.values: list[Any] = list(map(self._held, arrays))
-        self.ends: list[State] = []
+        self.ends: list[State] = []  # in which segments have ended
         self._starts = [0]
         self._next = state.next
         assert state.inputs[0].kind is not None
@@ -185,10 +150,10 @@ class Strand:
         self._alive: list[Tracer] = list(map(self._flat, count(), state.inputs))
         self._entered: dict[Any, tuple[int, Hashable]] = {}
         self._links: dict[int, int] = {}
-        self.sources: dict[int, int] = {}
+        self.sources: dict[int, int] = {}  # by the slot of a link: that of the value
         self._thread = get_ident()
-        self.others: list[Tracer] = []
-        self.views: dict[int, int] = {}
+        self.others: list[Tracer] = []  # values in strands inside, whatever is written here
+        self.views: dict[int, int] = {}  # by the slot of a view that no operation tells: its base's
         self._done: list[Any] = []
 
     def _held(self, value: Any) -> Any:
@@ -590,16 +555,8 @@ class Strand:
     ) -> Any:
         """Return what a function of arrays gives, which may be made of several operations.
 
-        If it cannot be told for good what it does, these are recorded.
-
-        Parameters
-        ----------
-        compute : callable
-            Returns what it gives, of the function, its arguments and its options.
-        function, args, kwargs
-            These.
-        is_primitive : bool
-            Whether it is a rule, which is made of nothing.
+        If no key identifies the call for good, these are recorded. `compute` takes the function,
+        `args` and `kwargs`. `is_primitive` says that it is a rule, which is made of nothing.
         """
         if self.is_over:
             self._check_open()

@@ -70,43 +70,11 @@ class NotRecordedError(TracerError):
 class Level:
     """One running transform; it is over when the ``with`` block ends.
 
-    Parameters
-    ----------
-    name : str
-        The transform, for messages.
-    is_reverse : bool
-        Whether cotangents go back through it, so that partials may be stored for them.
-    differentiates : bool
-        Whether derivatives are asked of what it records, not values alone.
-
-    Attributes
-    ----------
-    alive : bool
-        Whether it is running.
-    check : "off", "sample" or "full"
-        How closely arrays that it reads later are watched for changes.
-    lock : RLock
-        Held while pending values that depend on it are made: threads may share them.
-    number : int
-        In the order of creation, in which locks are taken.
-    locks : Locks
-        Arrays that cannot be written to until it is over.
-    journal : Journal or None
-        Where what is done is noted, so that it can be repeated.
-    looks : int
-        How often something but a kernel or a rule has read the elements of a traced value.
-    risks : int
-        How often a rule has been applied that raises for some elements.
-    fuses : bool
-        Whether kernels of several nodes are made: compiling what comes once may take seconds.
-    foresees : bool
-        Whether no kernel is launched, since shapes and types are all that is asked for.
-    unknown : callable or None
-        For the body of a loop, which runs again with other values: of a tracer, returns what stands
-        for its elements.  Values that have no derivative are traced there, too.
-    is_read_only : bool
-        Whether its values are not written to now: the body of a loop is recorded that captures one,
-        and called more or less often than there are steps.
+    `looks` counts the times that something but a kernel or a rule has read elements of a traced
+    value, `risks` the applied rules that raise for some elements. Kernels have one node each if not
+    `fuses`: compiling what comes once may take seconds. If `foresees`, no kernel is launched: only
+    shapes and types are asked for. If `is_read_only`, values may not be written to: the body of a
+    loop captures one and is recorded, with more or fewer calls than there are steps.
     """
 
     __slots__ = ("alive", "check", "differentiates", "foresees", "fuses", "is_read_only",
@@ -114,18 +82,20 @@ class Level:
                  "unknown")  # fmt: skip
 
     def __init__(self, name: str, *, is_reverse: bool = True, differentiates: bool = True) -> None:
-        self.name = name
-        self.is_reverse = is_reverse
-        self.differentiates = differentiates
-        self.number = next(_NUMBERS)
-        self.lock = _new_lock()
-        self.locks = Locks()
-        self.alive = True
-        self.journal: Journal | None = None
+        self.name = name  # for messages
+        self.is_reverse = is_reverse  # cotangents go back: partials may be stored for them
+        self.differentiates = differentiates  # derivatives are asked for, not values alone
+        self.number = next(_NUMBERS)  # in the order of creation, in which locks are taken
+        self.lock = _new_lock()  # held while pending values are made: threads may share them
+        self.locks = Locks()  # arrays that cannot be written to until it is over
+        self.alive = True  # whether it is running
+        self.journal: Journal | None = None  # notes what is done, to be repeated
         self.looks = self.risks = 0
         self.fuses, self.foresees, self.is_read_only = True, False, False
+        # Of the body of a loop, which runs again with other values: returns what stands for the
+        # elements of a tracer. Values that have no derivative are traced there, too.
         self.unknown: Callable[[Tracer], Any] | None = None
-        self.check = CHECK.read()
+        self.check = CHECK.read()  # how closely arrays that are read later are watched
 
     def __enter__(self) -> Level:
         return self
@@ -164,20 +134,8 @@ class Origin(NamedTuple):
 class Tracer:
     """A value inside a transform.
 
-    Attributes
-    ----------
-    cell : Cell
-        The value, which may be pending.
-    origin : Origin
-        What made it.
-    sharing : object
-        What it shares memory with, if it is a view or has views: see `mixad.tape.memory`.
-    strand : Strand or None
-        What has recorded it without a node, and knows it by a slot.
-    slot : int
-        That.
-    state : State or None
-        What is known of it while it has neither cell nor origin: these are there when asked for.
+    A strand records it without a node and knows it by `slot`; `state` is what is known of it then,
+    while it has neither cell nor origin: these are made when asked for.
     """
 
     __slots__ = ("__weakref__", "cell", "origin", "sharing", "slot", "state", "strand")
@@ -185,9 +143,9 @@ class Tracer:
     __mixad_tracer__ = True
 
     def __init__(self, cell: Cell, origin: Origin) -> None:
-        self.cell = cell
-        self.origin = origin
-        self.sharing: Any = None
+        self.cell = cell  # may be pending
+        self.origin = origin  # what made it
+        self.sharing: Any = None  # if it is a view or has views: `mixad.tape.memory`
         self.strand: Strand | None = None
         self.state: State | None = None
 
@@ -429,10 +387,7 @@ def warn(decided: Iterable[DecidedResult], levels: frozenset[Level]) -> None:
 def looked_at(tracer: Tracer, what: str) -> Any:
     """Return the array of a tracer for Python to look at its elements.
 
-    Raises
-    ------
-    TracerError
-        If it is lazy: it would be computed behind the user's back.
+    TracerError if it is lazy: it would be computed behind the user's back.
     """
     library = tracer.kind.library
     if library.is_lazy:
