@@ -1,6 +1,6 @@
 """Functions that hand their arguments on: which results share memory with which arguments.
 
-A recorded call runs on arrays, and its results are new tracers.  In plain code a result may be an
+A recorded call runs on arrays, and its results are new tracers. In plain code a result may be an
 argument itself, a view of it, or another result: the tracers then note that they share memory.
 """
 
@@ -41,7 +41,7 @@ def share_alike(
 
 
 def _key(array: Any) -> int:
-    """Return what arrays have in common that may share memory."""
+    """Return a key that is equal for arrays that may share memory."""
     if isinstance(array, np.ndarray):
         return id(owner_of(array))
     storage = getattr(array, "untyped_storage", None)  # torch's

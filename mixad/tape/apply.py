@@ -33,7 +33,7 @@ def apply_program(
 def apply_call(
     call: KernelCall, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
 ) -> tuple[Any, ...]:
-    """Make a call of one pass, or record it: see `apply_program`."""
+    """Run a call of one pass, or record it: see `apply_program`."""
     for argument in arguments:
         if isinstance(argument, Tracer):
             break
@@ -54,5 +54,5 @@ def apply_call(
 
 @lru_cache(maxsize=4096)
 def _operation(call: KernelCall, options: KernelOptions) -> Operation:
-    """Return a call as what strands record."""
+    """Return the operation that strands record for a call."""
     return Operation(lambda *operands: apply_call(call, operands, options), is_primitive=True)

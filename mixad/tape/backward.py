@@ -1,6 +1,6 @@
 """The backward pass: planned by a walk over the trace, and taken step by step.
 
-Kernel nodes are not pulled back one by one.  A node whose results are read by the members of groups
+Kernel nodes are not pulled back one by one. A node whose results are read by the members of groups
 joins these, which become one; a group is pulled back, by one kernel, when something else needs what
 it gives.
 """
@@ -83,7 +83,7 @@ class _Walk:
                 return
 
     def _arrive(self, origin: Origin, reader: Group | None) -> None:
-        """Note that a consumer of a node has been visited; ``reader``: and joined a group."""
+        """Note that a consumer of a node was visited; `reader`: it joined this group."""
         number = self._trace.numbers[id(origin.node)]
         if reader is not None:
             self._readers.setdefault(number, []).append((reader, origin))
@@ -168,7 +168,10 @@ class _Walk:
                 self._arrive(parent, None)
 
     def _part(self, group: Group, origin: Origin) -> tuple[Place, Part] | None:
-        """Return what a value is a part of whose cotangent comes from one group alone."""
+        """Return the place and box that a value is a part of; None if it is none.
+
+        None too unless one group alone gives its cotangent.
+        """
         number = self._trace.numbers[id(origin.node)]
         node = self._trace.nodes[number]
         if type(node) is not RuleNode or self._waiting[number] or number in self._pass.found:

@@ -31,7 +31,7 @@ Steps: TypeAlias = Iterable[tuple[Any, Operation, Sequence[Any]]]
 
 
 def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Return what came into a recording, by slot: held arrays and traced values, and numbers."""
+    """Return by slot what came into a recording: `Held` arrays and traced values; and numbers."""
     values = enumerate(strand.values)
     came = {slot: v for slot, v in values if type(v) is not State and v is not LINK}
     numbers = {slot: v for slot, v in came.items() if type(v) in NUMBERS}
@@ -39,7 +39,7 @@ def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
 
 
 def perform(steps: Steps, done: dict[Any, Any]) -> None:
-    """Do operations in order; put each result beside the values that they read."""
+    """Do operations in order; store each result in `done`, beside the values that they read."""
     rest: list[Any] = []
     for place, operation, given in steps:
         if operation is not FURTHER:
@@ -48,7 +48,7 @@ def perform(steps: Steps, done: dict[Any, Any]) -> None:
 
 
 def _performed(operation: Operation, operands: Sequence[Any]) -> Any:
-    """Return what an operation gives; note what it does where that is noted."""
+    """Return the result of an operation; if a journal notes what is done, note it there."""
     traced = [each for each in operands if isinstance(each, Tracer)]
     journal = journal_of(frozenset(chain.from_iterable(each.origin.levels for each in traced)))
     if journal is None:
@@ -196,7 +196,7 @@ class Body(Static):
         return ", ".join([*parts, *[f"{each} called from Python" for each in called]])
 
     def check(self, values: Sequence[Any]) -> None:
-        """Raise if values are no results: their places have been made for these."""
+        """Raise if values differ from the results in shape or type, for which memory was made."""
         for value, result in zip(values, self.results, strict=True):
             is_alike = tuple(value.shape) == result.shape
             if not (is_alike and element_type_of(value.dtype) == result.kind.type):
@@ -238,7 +238,7 @@ class Body(Static):
 
 
 def _as_weak(value: Any) -> Any:
-    """Return what adapts to the dtypes beside it, as the Python number did that was captured."""
+    """Return a value that adapts to the dtypes beside it, as the captured Python number did."""
     if not isinstance(value, Tracer):
         return value.item()
     cell, journal = Cell.of(value.cell.array, "off", weak=True), journal_of(value.origin.levels)

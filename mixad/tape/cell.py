@@ -50,9 +50,9 @@ class Pending(Protocol):
         ...
 
     def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
-        """Return what has to be made first, and what makes the values if that is nothing.
+        """Return what has to be made first, and what makes the values if nothing has to be.
 
-        It may make some of the others, too, which are to be made next.
+        It may also make some of the others, which are to be made next.
         """
         ...
 
@@ -123,7 +123,7 @@ class Cell:
 
     @property
     def array(self) -> Array:
-        """The array, for others to see; what makes it is run if it has not been."""
+        """The array, for others to see; it is made first if it is pending."""
         if self._seen is None:
             self._seen = Held(self.value, self._check)
         return self._seen.array
@@ -137,7 +137,7 @@ class Cell:
         return self._array if self._seen is None else self._seen.array
 
     def hold(self) -> None:
-        """Let what makes the array, if it is pending, hold the cell: it will be read."""
+        """Let whatever makes a pending array hold the cell: it will be read."""
         if self.pending is not None:
             self.pending.hold(self)
 

@@ -1,8 +1,8 @@
 """Constants: tracers that no transform follows, so that whole programs stay in one namespace.
 
 What the functions of a namespace make of plain arrays has no derivative, but stands beside what
-has: it must have the same namespace, and take traced values when it is written to.  So it is a
-tracer of no level.  It is computed at once, by its library, on arrays; where it meets what is
+has: it must have the same namespace, and take traced values when it is written to. So it is a
+tracer of no level. It is computed at once, by its library, on arrays; where it meets what is
 traced, its array does.
 """
 
@@ -107,7 +107,7 @@ def _constant(leaf: Any) -> Any:
 
 
 def derived(result: Any, sources: Iterable[Any]) -> Any:
-    """Return what was computed of constants as constants, which know what they are views of."""
+    """Return results computed from constants as constants, which know what they are views of."""
     found = constants(result)
     bases = [source for source in sources if is_constant(source)]
     for each in found if isinstance(found, (tuple, list)) else (found,):

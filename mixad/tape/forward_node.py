@@ -1,7 +1,7 @@
 """The kernel node whose partials are computed with the primal and multiplied by cotangents later.
 
 One call makes outputs and partials; the pullback is a second, cheap kernel that reads partials
-and cotangents only.  It pays where the program is dear and nothing is broadcast.
+and cotangents only. It pays where the program is dear and nothing is broadcast.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _first_read(program: Program, array: Var) -> SourceLocation | None:
 
 
 def _residual(argument: Any, source: Any) -> Any:
-    """Return an argument as the node keeps it: a tracer, a held array or a number.
+    """Return an argument as the node retains it: a tracer, a `Held` array or a number.
 
     The user's own tracer may stand for another value later: the node has one of its own.
     """

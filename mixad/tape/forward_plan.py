@@ -95,7 +95,7 @@ def _forward(program: Program, origin: str, wrt: tuple[int, ...], chunk: int) ->
 
 
 class _Store:
-    """What one dual program stores: ``kept``, as the arrays from position ``first`` on."""
+    """What one dual program stores: `kept`, the arrays from position `first` on."""
 
     def __init__(self, program: Program, first: int, primals: Sequence[Atom]) -> None:
         self.first = first

@@ -31,7 +31,7 @@ __all__ = ["LONGEST", "NOTHING", "FusedProgram", "Fusion", "common_options", "fi
 
 MAX_NODES = 64
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed
-does not.  Each cut is one more kernel to compile: a long chain takes time with its length, whatever
+does not. Each cut is one more kernel to compile: a long chain takes time with its length, whatever
 the number is, but where it repeats itself and finds its kernels again."""
 
 LONGEST = 1000
@@ -105,12 +105,12 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
 
 
 def internal(member: int, result: int) -> int:
-    """Return what stands among leaves for a result of a call."""
+    """Return the code, among leaves, of a result of a call."""
     return ~(member << 16 | result)
 
 
 def _mark(source: Any, parent: Origin | None, kind: str, count: int) -> object:
-    """Return what tells a leaf from others; numbers are told apart: equal ones may change."""
+    """Return a key of a leaf; each number has its own, since equal ones may change."""
     if parent is not None:
         return id(parent.node), parent.output, id(parent.levels), kind
     return (source.identity, kind) if type(source) is Held else count
@@ -191,8 +191,8 @@ def is_alike(node: KernelNode, other: KernelNode) -> bool:
 def may_fuse(source: Origin, reader: KernelNode) -> bool:
     """Whether a pending value could be computed where a node reads it.
 
-    Not what has been made, which is read; and not along an edge that a running transform is taken
-    off: through it, that transform would see what it shall not.
+    A value that has been made is read instead. Nothing is fused along an edge that lacks a running
+    transform of the node: through it, that transform would see what it must not.
     """
     node = producer_of(source)
     return (
@@ -212,12 +212,12 @@ def producer_of(source: Origin) -> KernelNode:
 
 
 def common_options(one: KernelOptions, other: KernelOptions) -> KernelOptions | None:
-    """Return the options of a kernel that two nodes share, None if theirs differ."""
+    """Return the options of a kernel that two nodes share; None if theirs differ."""
     if one is other or other == DEFAULT_OPTIONS:
         return one
     return other if one in (DEFAULT_OPTIONS, other) else None
 
 
 def fits(count: int, cost: int, other: int) -> bool:
-    """Whether one kernel is made of so many nodes, of which some cost so much and others that."""
+    """Whether nodes of two costs, so many together, fit into one kernel."""
     return count <= MAX_NODES and min(cost, other) < HIGH_COST and cost + other <= LONGEST

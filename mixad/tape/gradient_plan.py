@@ -62,7 +62,7 @@ def in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
     """Return the arguments of a call such that they broadcast to a shape.
 
     Those that a pullback does not read may have been all that gave it this shape: then a lane is
-    broadcast before the call.  Arrays that are indexed do not count, whatever their shape is.
+    broadcast before the call. Indexed arrays do not count, whatever their shape is.
     """
     for kind, value in zip(call.kinds, kept, strict=True):
         if kind == "lane" and value.shape == shape:
@@ -113,7 +113,7 @@ def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
 def _varies(plan: PullbackPlan) -> bool:
     """Whether gradients are computed from lanes: a kernel has at least one.
 
-    One that is a number everywhere is a multiple of its cotangent, and may be had without a kernel.
+    A gradient that is a number everywhere is a multiple of its cotangent and may need no kernel.
     """
     made = [plan.passes[at].outputs[result] for at, result in filter(None, plan.gradients)]
     lanes = [param for found in plan.passes for param in found.params if param.kind == "lane"]
@@ -146,7 +146,7 @@ def plan_of_pullback(
 ) -> GradientPlan:
     """Return the kernel of a pullback: see `plan_gradients`.
 
-    ``copies`` says that a gradient which is a cotangent, unchanged, is to be an array of its own.
+    `copies` says that a gradient that is an unchanged cotangent gets an array of its own.
     """
     outputs = [OutputRequest(*pullback.primals[result], shape) for result, shape in primals]
     places: list[GradientPlace] = []

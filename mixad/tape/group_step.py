@@ -96,7 +96,7 @@ def _live(members: Sequence[KernelNode]) -> list[_Live]:
 def _fused(
     group: Group, members: Sequence[KernelNode], seeds: Sequence[_Result], live: Sequence[_Live]
 ) -> tuple[Fusion, Asked]:
-    """Return the members' programs as one, and what is asked of it: seeds have a cotangent."""
+    """Return the members' programs as one, and what is wanted of it; `seeds` have a cotangent."""
     held = [(at, request.result) for at, _, request in live]
     results = list(dict.fromkeys([*seeds, *held]))
     fusion = fuse(members, results)
@@ -135,7 +135,7 @@ def _asked(
 def _wholes(group: Group, fusion: Fusion, asked: Asked, part_of: _PartOf, found: _Found) -> _Wholes:
     """Return the values that leaves are parts of, with the leaves and which parts they are.
 
-    A single part of what has a cotangent already is added to that.
+    If a value has a cotangent already, a single part of it is added to that.
     """
     wholes: dict[Place, dict[int, Part]] = {}
     for leaf, shape in zip(asked.wrt, asked.shapes, strict=True):
@@ -150,7 +150,7 @@ def _wholes(group: Group, fusion: Fusion, asked: Asked, part_of: _PartOf, found:
 
 
 def _is_placeable(part: Part, shape: Shape) -> bool:
-    """Whether a kernel over a shape writes a part: in loops that go through the whole in order."""
+    """Whether a kernel over a shape can write a part: its loops go through the whole in order."""
     extents = zip(part.whole, shape, strict=True) if len(part.whole) == len(shape) else [(0, 1)]
     return 0 not in shape and shape != () and all(n > 1 or own == 1 for own, n in extents)
 
@@ -206,7 +206,7 @@ def _is_pending(source: Any) -> bool:
 def _added_alone(
     trace: Trace, fusion: Fusion, targets: Mapping[int, tuple[str, int]], wholes: _Wholes
 ) -> Iterator[tuple[Place, str, int]]:
-    """Return of what each gradient is that is no part of another, and where it is found."""
+    """Return the target of each gradient that is no part of a whole, and where it is found."""
     in_wholes = {leaf for parts in wholes.values() for leaf in parts}
     for leaf, place in targets.items():
         if leaf not in in_wholes:

@@ -1,7 +1,7 @@
 """Arrays that will be read later: one that was changed in the meantime is found, not used.
 
 What is pending or recorded reads its arrays when it runs, which may be long after the user handed
-them over.  Locking them would break programs that rightly write to what no derivative needs, so
+them over. Locking them would break programs that rightly write to what no derivative needs, so
 they are compared instead: torch counts the writes to a tensor; of other arrays a sample of the
 elements is kept, or a digest of all of them with ``MIXAD_CHECK=full``.
 """
@@ -24,7 +24,7 @@ _WHOLE = 256
 
 _SAMPLES = 64
 """Elements that are compared of a larger array, at least: a changed block of 1/64 of it is always
-found.  Each is fetched from memory twice, which takes as long as some 100 elements of a kernel."""
+found. Each is fetched from memory twice, which takes as long as some 100 elements of a kernel."""
 
 
 class Reader(Protocol):
@@ -69,7 +69,7 @@ class Held:
 
     @property
     def identity(self) -> object:
-        """What tells whether two hold one array with the same elements in it."""
+        """Equal for two objects that hold one array with the same elements."""
         return id(self._array), self.mark
 
     @property
@@ -97,7 +97,7 @@ class Held:
 
 
 def _mark(array: Array, check: CheckMode) -> object:
-    """Return what differs after most changes in place; None where nothing can be told."""
+    """Return a mark that differs after most changes in place; None if changes cannot be told."""
     if isinstance(array, np.ndarray):
         if check == "sample" and array.size <= _WHOLE:
             return array.shape, array.tobytes()
@@ -140,7 +140,7 @@ def _elements(array: np.ndarray[Any, Any], check: CheckMode) -> bytes:
 
 
 def sampling_step(size: int) -> int:
-    """Return how far the elements are apart that are compared of so many.
+    """Return how far apart the compared elements are, of so many.
 
     An odd step does not stay in one column where the length of a row is a power of two.
     """

@@ -1,8 +1,8 @@
 """The kernel node: a program at every element of broadcast arrays, recorded, not yet run.
 
-A node knows what to compute and from what.  Its results are made when someone asks for one, in
+A node knows what to compute and from what. Its results are made when someone asks for one, in
 one kernel with all pending nodes that it can be fused with (`mixad.tape.fusion`), or in the
-backward pass together with the gradients (`mixad.tape.group`).  It holds its results weakly: what
+backward pass together with the gradients (`mixad.tape.group`). It holds its results weakly: what
 nobody holds any more is not computed, or not stored.
 """
 
@@ -83,7 +83,7 @@ class KernelNode:
         self._kept: dict[int, Cell] = {}
 
     def held(self, output: int) -> Cell | None:
-        """Return the cell of an output, None if nobody holds it."""
+        """Return the cell of an output; None if nobody holds it."""
         found = self._further.get(output) if output else self._first
         return None if found is None else found()
 
@@ -113,7 +113,7 @@ class KernelNode:
         return cell is not None and cell.pending is None
 
     def source(self, index: int) -> Any:
-        """Return an argument: a cell, a held array or a number."""
+        """Return an argument: a cell, a `Held` array or a number."""
         source = self.arguments[index]
         if type(source) is not Origin:
             return source
@@ -121,7 +121,7 @@ class KernelNode:
         return producer.cell(source.output)
 
     def live(self) -> list[tuple[int, Cell, OutputRequest]]:
-        """Return the pending outputs that someone holds: index, cell, what is wanted."""
+        """Return the pending outputs that are live: index, cell, what is wanted."""
         found = []
         for output, request in enumerate(self.outputs):
             cell = self.held(output)
@@ -130,9 +130,9 @@ class KernelNode:
         return found
 
     def force(self, cell: Cell) -> None:
-        """Make the array of one of the cells, unless another thread has meanwhile.
+        """Make the array of one of the cells, unless another thread has made it meanwhile.
 
-        It is kept if other nodes read it: the derivative will read it again.
+        It is retained if other nodes read it: the derivative will read it again.
         """
         with locked(self.levels):
             if cell.pending is not None:
@@ -145,7 +145,7 @@ class KernelNode:
         return kernel_prepared(self, others)
 
     def store(self, stored: Stored) -> None:
-        """Let cotangents go back through partials that are made now, with results that stay."""
+        """Let cotangents go back through partials that are made now; the results stay."""
         self.stored = stored
         for output, cell, _ in self.live():
             self._kept[output] = cell
@@ -193,7 +193,7 @@ class KernelNode:
 
 
 _NOTHING: dict[int, weakref.ref[Cell]] = {}
-"""Of nodes with one output; replaced, never changed.  Python's garbage collector walks all that a
+"""Of nodes with one output; replaced, never changed. Python's garbage collector walks all that a
 long tape holds, several times while it grows: a container less for each node is worth something.
 """
 
@@ -259,7 +259,7 @@ def record(
 
 
 def _may_be_refused(call: KernelCall, options: KernelOptions, levels: Iterable[Level]) -> bool:
-    """Whether a call may need a derivative that there is none of."""
+    """Whether a call may need a derivative that does not exist."""
     reads = "array" in call.kinds
     if (call.has_loops and reads) or (options.strategy == "reverse" and (call.has_loops or reads)):
         return call.lacks_derivatives or any(level.is_reverse for level in levels)
@@ -303,7 +303,7 @@ def _surveyed(
 
 
 def _library_of(call: KernelCall, index: int, argument: Any) -> Library:
-    """Return the library of an array; what is refused is named."""
+    """Return the library of an array; an error names the argument."""
     try:
         return library_of(argument)
     except (KernelTypeError, TracerError) as error:
@@ -312,7 +312,10 @@ def _library_of(call: KernelCall, index: int, argument: Any) -> Library:
 
 
 def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level]) -> Any:
-    """Return an argument as nodes hold it; an array is watched, a pending value used once more."""
+    """Return an argument as nodes hold it.
+
+    An array is watched; a pending value counts one more use.
+    """
     if not isinstance(argument, Tracer):
         return kept(argument, levels, call, index)
     cell, node = argument.cell, argument.origin.node

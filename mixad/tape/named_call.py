@@ -1,7 +1,7 @@
 """Calls of kernels under names, and the calls that are their pullbacks, of any order.
 
 This is what other systems of derivatives record: a name goes into their graphs, in place of a
-program, and the name of a pullback tells how it is made of the name of the call.  So a graph that
+program, and the name of a pullback tells how it is made of the name of the call. So a graph that
 has been kept by such a system needs the program of the call it began with, and nothing else.
 
 The pullback of a call does not read all that the call reads, so shapes are given with each launch.
@@ -61,8 +61,8 @@ class NamedCall:
     def _mode(self, wrt: tuple[int, ...]) -> Mode:
         """Return the strategy that a chunk was made for, whichever outputs have a cotangent.
 
-        For some outputs alone another one may pay, but perhaps in more than one pass, or reading
-        what was not kept.
+        Another one may pay for some outputs alone, but perhaps in more than one pass, or reading
+        what was not retained.
         """
         mode = self.options.mode
         if len(wrt) <= self._limit:
@@ -110,7 +110,7 @@ class NamedCall:
         return found
 
     def _filled(self, arguments: Sequence[Any], shape: Shape) -> list[Any]:
-        """Return the arguments with a lane seen in a shape that no lane has."""
+        """Return the arguments, with a lane broadcast to a shape that no lane has."""
         lane = next(k for k, p in enumerate(self.program.params) if p.kind == "lane")
         xp = library_of(arguments[lane]).xp
         seen = xp.broadcast_to(arguments[lane], shape)

@@ -32,23 +32,22 @@ _MAX_STEPS = 1 << 20
 
 
 class NativeLaunch(NamedTuple):
-    """A launch on registers, over all elements or box by box: which of those that it reads are
-    numbers in its words, and how many bytes each result has."""
+    """A launch on registers, over all elements or box by box."""
 
     backend: Stepping
     blocks: tuple[LaunchBlock, ...]
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    numbers: tuple[int, ...]
-    sizes: tuple[int, ...]
+    reads: tuple[int, ...]  # registers
+    writes: tuple[int, ...]  # registers
+    numbers: tuple[int, ...]  # the registers of these that are numbers, in its words
+    sizes: tuple[int, ...]  # bytes of each result
 
 
 class NativeAlias(NamedTuple):
-    """A view of what is in a register: how many bytes after it begins, and whether it has gaps."""
+    """A view of what is in a register."""
 
     source: int
     result: int
-    first: int
+    first: int  # how many bytes after the register's it begins
     has_gaps: bool
 
 
@@ -58,7 +57,7 @@ Native: TypeAlias = NativeLaunch | NativeAlias
 def alias_of(
     array: np.ndarray[Any, Any], view: np.ndarray[Any, Any], source: int, result: int
 ) -> NativeAlias | None:
-    """Return what tells where in an array a view of it begins; None if it is none."""
+    """Return where in an array a view of it begins; None if it is no view of it."""
     if not np.may_share_memory(array, view):
         return None
     first = address_of(view) - address_of(array)
@@ -74,18 +73,18 @@ class Track(NamedTuple):
 
     @staticmethod
     def of(array: np.ndarray[Any, Any]) -> Track:
-        """Return where an array is that all steps read."""
+        """Return the track of an array that all steps read."""
         return Track(address_of(array))
 
     @staticmethod
     def along(array: np.ndarray[Any, Any], first: int, by: int) -> Track:
-        """Return where the parts of an array are that steps take one by one."""
+        """Return the track of parts of an array that steps take one by one."""
         stride = array.strides[0]
         return Track(address_of(array) + first * stride, by * stride, by * stride)
 
     @staticmethod
     def between(array: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Track:
-        """Return where something is that is in one array in even steps, in another in odd ones."""
+        """Return the track of something in one array in even steps, in another in odd ones."""
         far = address_of(other) - address_of(array)
         return Track(address_of(array), far, -far)
 
@@ -146,7 +145,7 @@ class NativeSteps:
         direct: Mapping[int, Track],
         numbers: Mapping[int, Any],
     ) -> dict[int, Track]:
-        """Add a launch, some of whose results have a place; return where the results are."""
+        """Add a launch; results with a place in `direct` go there. Return where the results are."""
         self._backend = launch.backend
         results = launch.blocks[0].writes
         written = {}
@@ -168,7 +167,7 @@ class NativeSteps:
         return written
 
     def _finish(self, result: Written, track: Track) -> Track:
-        """Add what makes a result of what a launch has written; return where that is."""
+        """Add what makes a result from what a launch has written; return where that is."""
         for is_in_place, last in result.finish:
             then, source = _own(last), track.address
             track = track if is_in_place else self._somewhere(then.writes[0].room)

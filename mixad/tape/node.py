@@ -1,6 +1,6 @@
 """Nodes: what was done to which values, as data, and how cotangents go back through it.
 
-Kernels have a node of their own (`mixad.tape.kernel_node`).  Everything else that is recorded
+Kernels have a node of their own (`mixad.tape.kernel_node`). Everything else that is recorded
 is a `Rule` applied to arrays: one line that says how the value is made and one for each argument
 that says what its cotangent is, written with functions that are recorded again.
 """
@@ -132,7 +132,7 @@ class ConstantNode:
         self.results = results
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
-        """Return the cotangents of no parents."""
+        """Return nothing: there are no parents."""
         return ()
 
 
@@ -196,7 +196,7 @@ class Rule:
 
 
 class Shaped(NamedTuple):
-    """What is kept of an argument whose elements are not needed any more."""
+    """What is retained of an argument whose elements are not needed any more."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -233,7 +233,7 @@ class RuleNode:
         return self.rule.name
 
     def part(self) -> Part | None:
-        """Return the box of the argument that the value is; None if it is none."""
+        """Return the box of the argument that the value is; None if it is no box."""
         if self.rule.part is None:
             return None
         return self.rule.part(tuple(self.arguments[0].shape), **self.static)
@@ -276,13 +276,13 @@ class _Waiting:
         return cell
 
     def force(self, cell: Cell) -> None:
-        """Make the value, unless another thread has meanwhile."""
+        """Make the value, unless another thread has made it meanwhile."""
         with locked(self._levels):
             if cell.pending is not None:
                 make(self)
 
     def hold(self, cell: Cell) -> None:
-        """Let a reader hold the cell itself: making the value again costs little more."""
+        """Do nothing but let a reader hold the cell: making the value again costs little more."""
 
     def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
         """Return what has to be made first, and what makes the value."""
@@ -349,7 +349,7 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
 
 
 def apply_without_derivative(rule: Rule, x: Any, **static: Any) -> Array:
-    """Return what a rule without cotangents gives of the elements of a value: a plain array."""
+    """Return the result, a plain array, of a rule without cotangents on the elements of a value."""
     array = rule.evaluate(library_beside(x).xp, elements_of(x), **static)
     if isinstance(x, Tracer) and (x.strand is None or not x.strand.takes(x)):
         journal = journal_of(x.origin.levels)
@@ -359,7 +359,7 @@ def apply_without_derivative(rule: Rule, x: Any, **static: Any) -> Array:
 
 
 def waiting_view(cell: Cell, base: Callable[[Cell], Array]) -> Array:
-    """Return what a value that waits as a view of others is, with ``base`` of these in place."""
+    """Return what a value that waits as a view of others is, with `base` in place of these."""
     waiting = cell.pending
     if isinstance(waiting, _Waiting) and waiting.rule.is_view:
         return waiting.rule.evaluate(
@@ -369,7 +369,7 @@ def waiting_view(cell: Cell, base: Callable[[Cell], Array]) -> Array:
 
 
 def shape_of_view(evaluate: Callable[..., Array]) -> Callable[..., tuple[int, ...]]:
-    """Return `Rule.shape` of a rule whose values are views: it looks at one of a single element."""
+    """Return `Rule.shape` of a rule whose values are views, here of a broadcast number."""
 
     def found(xp: Any, own: tuple[int, ...], /, **static: Any) -> tuple[int, ...]:
         return tuple(evaluate(xp, xp.broadcast_to(xp.zeros(()), own), **static).shape)

@@ -65,16 +65,16 @@ class Operation:
         self._opened: set[tuple[Any, ...]] = set()
 
     def open(self, operands: Sequence[Any]) -> bool:
-        """Let what it is made of be recorded in its place, of such operands; tell if that can be.
+        """Let its parts be recorded in its place, for such operands; tell whether that can be.
 
-        It looks at elements, or makes arrays of what is not traced.
+        It looks at elements, or makes arrays from values that are not traced.
         """
         if not self.is_primitive:
             self._opened.add(tuple(map(_kind_of, operands)))
         return not self.is_primitive
 
     def is_open(self, operands: Sequence[Any]) -> bool:
-        """Whether what it is made of is recorded in its place, of such operands."""
+        """Whether its parts are recorded in its place, for such operands."""
         return bool(self._opened) and tuple(map(_kind_of, operands)) in self._opened
 
     def is_static(self, operands: Sequence[Any]) -> bool:
@@ -87,7 +87,7 @@ class Operation:
 
 
 def _kind_of(operand: Any) -> Any:
-    """Return what tells an operand from others: its type, and that of its elements."""
+    """Return the key of an operand: its type, and that of its elements."""
     return (
         operand.kind
         if isinstance(operand, Tracer)
@@ -96,12 +96,12 @@ def _kind_of(operand: Any) -> Any:
 
 
 class Static:
-    """What is a part of an operation, told by itself, such as the body of a loop."""
+    """A part of an operation that is its own key, such as the body of a loop."""
 
     __slots__ = ()
 
     def describe(self, values: Sequence[Any]) -> str:
-        """Return what the operation did, for people, given what came of it."""
+        """Return what the operation did, for people, given its results."""
         return ""
 
 
@@ -137,7 +137,7 @@ class Segment(NamedTuple):
 
 
 def results_of(given: Any) -> list[Any]:
-    """Return the results of an operation, which may give a tuple or a list of them."""
+    """Return the results of an operation, which may be a tuple or a list."""
     return list(given) if isinstance(given, (tuple, list)) else [given]
 
 
@@ -146,7 +146,7 @@ Container: TypeAlias = Callable[[list[Any]], Any]
 
 
 def container_of(given: Any) -> Container | None:
-    """Return what makes of results what an operation gives; None if that is the result itself."""
+    """Return what makes the result of an operation from its values; None if it is a value."""
     if not isinstance(given, (tuple, list)):
         return None
     found: Container = getattr(type(given), "_make", type(given))
@@ -175,7 +175,7 @@ class Given(NamedTuple):
         may_fail: bool,
         is_told: bool,
     ) -> Given:
-        """Return what is to be known of the results that an operation gave for some operands."""
+        """Return what is to be known of the results of an operation on some operands."""
         bases = [base_of(each, operands) for each in results]
         return Given(results, container, bases, may_fail, is_told)
 
@@ -326,7 +326,7 @@ def _content_of(value: Any) -> Hashable:
 
 
 def _has_other_contents(key: Hashable) -> bool:
-    """Whether a call, which is new, has come with ever other indices or flags."""
+    """Whether a call, which is new, has come with other indices or flags again and again."""
     form = _without_contents(key)
     if form == key:
         return False
@@ -336,7 +336,7 @@ def _has_other_contents(key: Hashable) -> bool:
 
 
 def _without_contents(described: Any) -> Any:
-    """Return what tells arguments from others, but for the elements of indices and flags."""
+    """Return the key of arguments, without the elements of indices and flags."""
     if type(described) is _Content:
         return described.form
     return tuple(map(_without_contents, described)) if type(described) is tuple else described
@@ -351,7 +351,7 @@ def _are_indices(value: Any) -> bool:
 
 
 def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:
-    """Return an argument without operands; arrays in it are copied: they are told by content."""
+    """Return an argument without operands; its arrays are copied: their content identifies them."""
     if is_operand(value):
         return _OPERAND
     if type(value) in NUMBERS:
@@ -375,6 +375,6 @@ def _filled(value: Any, operands: Iterator[Any]) -> Any:
 def _call(
     compute: _Compute, function: Hashable, given: Any, names: Sequence[str], *operands: Any
 ) -> Any:
-    """Return what a function gives for operands among its other arguments."""
+    """Return the result of a function on operands that stand among its other arguments."""
     args, *named = _filled(given, iter(operands))
     return compute(function, args, dict(zip(names, named, strict=True)))

@@ -1,10 +1,10 @@
 """Cotangents of parts of one array, added up: by one kernel where that is cheap.
 
 Kernels read shifted views of one array, ``x[1:]`` and ``x[:-1]`` say, and give a cotangent for
-each.  What ``x`` gets is their sum, each in its place.  Where all parts overlap, an element of it
+each. What ``x`` gets is their sum, each in its place. Where all parts overlap, an element of it
 is the sum of what *different* elements of the loop give: so the program is copied once for each
 part, and the copy computes this part's cotangent at the elements of the loop that belong to those
-of ``x``.  That kernel writes into the array that the cotangent is; nothing else is stored.  Along
+of ``x``. That kernel writes into the array that the cotangent is; nothing else is stored. Along
 the edges, where parts do not overlap, the kernel of all cotangents runs, and they are added.
 
 Where evaluating the program again costs more than memory does, the first part is written where it
@@ -111,7 +111,7 @@ def _add(whole: Any, box: Box, value: Any) -> None:
 
 
 def _cut(value: Any, box: Box | None, shape: Shape) -> Any:
-    """Return what a kernel over a box of a shape reads of an argument that broadcasts to it."""
+    """Return what a kernel over a box of a shape reads of an argument that broadcasts to this."""
     own = getattr(value, "shape", ())
     if box is None or not own:
         return value
@@ -176,9 +176,9 @@ def shifted(
 def _pays(
     fused: FusedProgram, asked: Asked, wrt: Sequence[int], program: Program, arrays: int
 ) -> bool:
-    """Whether computing once for each part costs less than storing and adding them.
+    """Whether computing once for each part costs less than storing and adding parts.
 
-    Where the kernel of the others is left, its leaves are read once more: so many ``arrays``.
+    If a kernel of the others is left, its leaves are read once more: `arrays` of them.
     """
     if any(isinstance(statement, While) for statement in walk_statements(program.body)):
         return False
@@ -195,7 +195,7 @@ def _cost(fused: FusedProgram, asked: Asked) -> int:
 
 
 def _edges(shape: Shape, boxes: Sequence[Box], insides: Sequence[Box]) -> list[_Edge]:
-    """Return the boxes of the loop outside of what is inside for all parts, with what they give."""
+    """Return the boxes of the loop outside what all parts cover, with what they add where."""
     loop = Box((0,) * len(shape), shape)
     edges = []
     for edge in without(loop, common_box(insides)):

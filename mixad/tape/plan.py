@@ -22,27 +22,27 @@ MAX_BYTES = 1 << 20
 
 
 class Fixed(NamedTuple):
-    """A register that has the same array in all runs of a thread, and whose memory that is."""
+    """A register with the same array in all runs of a thread."""
 
     register: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    memory: int
+    memory: int  # which piece it has; registers may share one
 
 
 class Result(NamedTuple):
-    """What a step puts into a register, and the last step that reads it."""
+    """What a step puts into a register."""
 
     register: int
     array: np.ndarray[Any, Any]
     step: int
-    last: int
+    last: int  # the last step that reads it
 
 
 def share_memory(results: Iterable[Result]) -> list[Fixed]:
-    """Return which of some results keep their memory: as much as a thread keeps.
+    """Return which results keep memory of their own, as much as a thread retains.
 
-    It is another result's, too, where nothing reads that any more.
+    Results share memory if nothing reads the one before any more.
     """
     found: list[Fixed] = []
     over: dict[int, list[tuple[int, int]]] = {}  # by bytes: when memory is read last, and which
@@ -123,7 +123,7 @@ class Plan:
         return list(map(registers.__getitem__, self.values)), found
 
     def _laid_out(self) -> _Layout:
-        """Return what a thread runs that no other is at."""
+        """Return registers and steps for one thread."""
         memory: dict[int, np.ndarray[Any, Any]] = {}
         fixed = {}
         for register, shape, dtype, at in self.fixed:

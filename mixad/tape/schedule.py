@@ -1,6 +1,6 @@
 """The steps of a backward pass, as data: planned once for all traces with the same key.
 
-A step names nodes by their numbers in the trace.  Running it reads cotangents and arrays, launches
+A step names nodes by their numbers in the trace. Running it reads cotangents and arrays, launches
 a kernel or calls a rule, and adds into the cotangents of what it reads.
 """
 
@@ -40,15 +40,15 @@ class Cotangent(NamedTuple):
     fresh: bool
 
     def is_own(self, shape: Shape) -> bool:
-        """Whether it is all of a value's cotangent, in an array that may be changed."""
+        """Whether it is a value's whole cotangent, in an array that may be changed."""
         return self.fresh and tuple(self.value.shape) == shape
 
 
 class Parts(NamedTuple):
-    """Cotangents of parts of one value: what read each of them, and how many elements there are."""
+    """Cotangents of parts of one value."""
 
-    read: list[tuple[RuleNode, Any]]
-    size: int
+    read: list[tuple[RuleNode, Any]]  # what read each part, and its cotangent
+    size: int  # how many elements there are
 
 
 def together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
@@ -64,7 +64,7 @@ def together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
 
 
 def takes(own: Any, other: Any) -> bool:
-    """Whether one array can be added to another in place; of NumPy, whose arrays say so."""
+    """Whether one array can be added to another in place: NumPy arrays tell."""
     return (
         type(own) is np.ndarray
         and type(other) is np.ndarray
@@ -94,10 +94,10 @@ class Pass:
         found[output] = Cotangent(value, fresh) if known is None else together(known, value, fresh)
 
     def add_part(self, number: int, reader: RuleNode, g: Any) -> None:
-        """Add the cotangent of a part of what was written, when that of the whole is there.
+        """Add the cotangent of a part of what was written, once that of the whole is there.
 
-        A loop that writes an array and reads it has many versions of it with a few parts each,
-        and one array for the cotangents of all of them.
+        A loop that writes an array and reads it has many versions of it with a few parts each, and
+        one array for the cotangents of all of them.
         """
         parts = self.parts.setdefault(number, Parts([], 0))
         parts.read.append((reader, g))
@@ -153,7 +153,7 @@ class Step(Protocol):
     """One step of a backward pass."""
 
     def run(self, under_way: Pass) -> None:
-        """Take it."""
+        """Take the step."""
         ...
 
 
@@ -236,7 +236,7 @@ class NodeStep:
                 under_way.add(place, gradient, fresh)
 
     def _gradients(self, under_way: Pass, node: PulledNode) -> Cotangents:
-        """Return the cotangents of the parents; None for those that have been added."""
+        """Return the cotangents of the parents; None for those that have been added already."""
         if isinstance(node, WriteNode):
             whole, result = under_way.whole(self.number), node.results[0]
             del under_way.found[self.number]
@@ -251,7 +251,7 @@ class NodeStep:
         return node.pullback(cotangents, under_way.level)
 
     def _added(self, under_way: Pass, node: RuleNode, g: Any) -> bool:
-        """Add to the cotangent that the argument has already, in place, or let that wait."""
+        """Add to the cotangent that the argument already has, in place, or let that wait."""
         if node.rule.add_into is None or self.targets[0] is None:
             return False
         number, output = self.targets[0]

@@ -53,7 +53,7 @@ def _values_of_slots(values: Sequence[Any]) -> list[Any]:
 
 
 def one_of(kind: Kind, device: Any) -> Any:
-    """Return the cotangent of a number that a gradient begins with."""
+    """Return the cotangent 1 of a number, with which a gradient begins."""
     key = kind, device_key(device)
     found = _ONES.get(key)
     if found is None:
@@ -71,12 +71,12 @@ _MAX_KEPT = 1 << 14
 """Elements of an array that is copied where it is to be read again later."""
 
 MAX_FUSED = 128
-"""Operations of a recording that are fused: compiling more would take seconds.  So many on small
+"""Operations of a recording that are fused: compiling more would take seconds. So many on small
 arrays are launched one by one, in whichever call, so that results depend on the recording alone."""
 
 
 def _copied(array: Any) -> Any:
-    """Return a copy of an array with the same strides, which plans are made for.
+    """Return a copy of an array with the same strides, for which plans are made.
 
     None if the copy would be large, or the library gives it other strides.
     """
@@ -130,7 +130,7 @@ class Run:
     def advance(self, wanted: Iterable[int]) -> bool:
         """Compute what is wanted of the segments that have ended, and what others read of them.
 
-        Returns whether there is a plan for each.
+        Return whether there is a plan for each.
         """
         strand, done = self._strand, len(self._layouts)
         self._look(strand.ends[self._counted :])
@@ -183,9 +183,9 @@ class Run:
         return None if found is None else ([self.values[slot] for slot in wanted], found)
 
     def keep(self, wanted: Iterable[int]) -> bool:
-        """Hold copies of what came in, and no values that no later segment reads.
+        """Retain copies of what came in, and no values that no later segment reads.
 
-        What others do to arrays then changes nothing.  False where a copy would be large.
+        Later changes of arrays then do not matter. False if a copy would be large.
         """
         strand, values = self._strand, self.values
         for slot, value in enumerate(strand.values):
@@ -219,7 +219,7 @@ class Run:
         return [self._found.get(slot) for slot in range(self._inputs)]
 
     def _look(self, ends: Sequence[State]) -> None:
-        """Look at what has been recorded since the last time."""
+        """Take in what has been recorded since the last time."""
         self.values += _values_of_slots(self._strand.values[len(self.values) :])
         self._counted += len(ends)
         self._times.update(map(id, ends))
@@ -283,16 +283,19 @@ class Run:
         return True
 
     def _key(self, what: str, number: int, asked: Hashable) -> tuple[Any, ...]:
-        """Return what a plan is kept for."""
+        """Return the key of a plan."""
         return what, self._layouts[number], asked, self._fuses(number), self._compiles(number)
 
     def _compiles(self, number: int) -> bool:
-        """Whether kernels of numbers of a segment are compiled."""
+        """Whether kernels of numbers are compiled in a segment."""
         return self._times[id(self._strand.end_of(number))] >= _OFTEN
 
     def _fuses(self, number: int) -> bool:
-        """Whether a segment is fused: there is little to compile, or it comes again in the call, as
-        in a loop, or lies beside one that does, or its arrays are not small."""
+        """Whether a segment is fused.
+
+        It is if there is little to compile, if its arrays are not small, or if it or one beside it
+        comes again in the call, as in a loop.
+        """
         if self._operations <= MAX_FUSED:
             return True
         end_of, last = self._strand.end_of, len(self._strand.ends)
@@ -331,7 +334,7 @@ class Run:
     ) -> Done | None:
         """Return some values of a segment, and cotangents of what came in; None if it has no plan.
 
-        The plan is kept, unless it may never come again.
+        The plan is retained unless it may never come again.
         """
         strand, segment = self._strand, self._strand.segment(number)
         noted = strand.noted(number, self._came_in)
@@ -365,7 +368,7 @@ class Run:
         return done
 
     def _least_calls(self, number: int) -> int:
-        """Return in which call the plan of a segment is kept."""
+        """Return the call from which on the plan of a segment is retained."""
         return 1 if self._fuses(number) else _RARE + 1
 
 

@@ -1,8 +1,8 @@
 """Walks through recordings that have been seen: what was found out about each step is kept.
 
 A *state* stands for everything that was recorded so far: which arrays came in, with which shapes
-and types, and which operations were applied to what.  A recorded operation is a lookup of the next
-state by the operation and its operand codes.  States are shared by all calls; they hold no values.
+and types, and which operations were applied to what. A recorded operation is a lookup of the next
+state by the operation and its operand codes. States are shared by all calls; they hold no values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _MAX_PLANS = 256
 
 
 class SeenSlot:
-    """A slot as an operation sees it: it may be the same in each turn of a loop, or as long ago."""
+    """A slot as an operation sees it.
+
+    It may be the same in each iteration of a loop, or as long ago in each.
+    """
 
     __slots__ = ("_ago", "_slot")
     __hash__ = None  # type: ignore[assignment]  # what is equal to one need not be to another
@@ -126,8 +129,7 @@ class State:
         return not self.is_large and size <= _MAX_ELEMENTS
 
     def come(self) -> int:
-        """Note that a recording, or a segment of one, has ended here without a plan; return how
-        often it has."""
+        """Count a recording or segment that has ended here without a plan; return how many."""
         self.times += 1
         return self.times
 
@@ -140,16 +142,16 @@ class State:
         return states
 
     def keep(self, key: Hashable, plan: Any) -> None:
-        """Keep a plan of what is asked of the recording."""
+        """Retain a plan for what is asked of the recording."""
         _known.plans += 1
         self.plans[key] = plan
 
 
 def _ends(states: Sequence[State]) -> bool:
-    """Whether a segment ends after some operations, of which the last comes first.
+    """Whether a segment ends after these operations, of which the last comes first.
 
-    It does after whole turns of a loop, of which at least two and at least so many operations as a
-    segment has are alike, and where there are too many.
+    It ends after whole iterations of a loop, at least two and at least as many operations as a
+    segment has, which are alike; and where there are too many operations.
     """
     count = len(states)
     steps = [state._step for state in states]
@@ -202,7 +204,7 @@ def known_state(key: Hashable) -> State | None:
 
 
 def initial_state(key: Hashable, inputs: tuple[State, ...] = ()) -> State:
-    """Return the state in which some inputs have come in, of which this much is known."""
+    """Return the state in which some inputs, of which this much is known, have come in."""
     found = known_state(key)
     if found is None:
         _known.states += 1

@@ -127,5 +127,5 @@ def _planned(fused: FusedProgram, wrt: tuple[int, ...], mode: Mode) -> tuple[For
 
 
 def _share(shape: Shape, whole: Shape) -> float:
-    """Return how much of the elements of a shape an array has."""
+    """Return the elements that an array has, as a share of those of the shape."""
     return math.prod(shape) / max(1, math.prod(whole))

@@ -43,7 +43,7 @@ class Trace:
         self.unit = self.place(outputs[0][0]) if of_number and outputs else None
 
     def place(self, origin: Origin) -> tuple[int, int]:
-        """Return the number of a node and which of its outputs a value is."""
+        """Return the number of a node, and which of its outputs a value is."""
         return self.numbers[id(origin.node)], origin.output
 
     def inputs_first(self, level: Level, outputs: Sequence[Origin]) -> list[int]:
@@ -61,7 +61,7 @@ class Trace:
         return order[::-1]
 
     def _reach(self, node: Node) -> None:
-        """Count a consumer of a node, which gets a number."""
+        """Count a consumer of a node; number the node if it is new."""
         number = self.numbers.setdefault(id(node), len(self.nodes))
         if number == len(self.nodes):
             if isinstance(node, KernelNode) and node.stored is not None:

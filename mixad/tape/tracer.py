@@ -1,9 +1,9 @@
 """Tracers: values that remember where they come from, and the levels they depend on.
 
-There is one graph for all transforms.  A tracer carries the set of *levels*, one per running
-transform, whose inputs it depends on; an operation depends on what its arguments depend on.  A
+There is one graph for all transforms. A tracer carries the set of *levels*, one per running
+transform, whose inputs it depends on; an operation depends on what its arguments depend on. A
 transform differentiates along the edges that carry its level, and computes with values from which
-its level is taken off: what is left is recorded for the transforms around it.  So levels need no
+its level is taken off: what is left is recorded for the transforms around it. So levels need no
 order, no stack and no global state, and perturbations cannot be confused.
 """
 
@@ -64,7 +64,7 @@ __all__ = [
 
 
 class NotRecordedError(TracerError):
-    """The body of a loop does what is not known to be the same operations for other values."""
+    """Other values may need other operations than the body of a loop has recorded."""
 
 
 class Level:
@@ -112,7 +112,7 @@ class Level:
 
     @property
     def over(self) -> str:
-        """What to say of a value that is used when the transform is over."""
+        """Message for a value that is used when the transform is over."""
         return (
             f"a value from inside mixad.{self.name} is used after that call has ended: return it "
             "from the function (with has_aux=True if it is not the result)"
@@ -307,9 +307,9 @@ def plain(value: Any) -> Any:
 
 
 def strand_of(arguments: Iterable[Any]) -> Strand | None:
-    """Return what records an operation on some arguments: the newest strand of theirs.
+    """Return the newest strand of some arguments, which records operations on them.
 
-    None if there is none, or if one of them has a node that no strand knows.
+    None if there is none, or if one of the arguments has a node that no strand knows.
     """
     newest: Strand | None = None
     has_node = False
@@ -326,13 +326,13 @@ def strand_of(arguments: Iterable[Any]) -> Strand | None:
 
 
 def bodies_among(levels: frozenset[Level]) -> frozenset[Level]:
-    """Return the levels that record bodies of loops: a value without derivative has these alone."""
+    """Return the levels that record bodies of loops: a value without derivative has only these."""
     return frozenset([level for level in levels if level.unknown is not None])
 
 
 @contextmanager
 def read_only(tracers: Iterable[Tracer]) -> Iterator[None]:
-    """Let values of the levels of some not be written to: the body of a loop captures them."""
+    """Forbid writes to values of these levels: the body of a loop captures them."""
     every = {level for tracer in tracers for level in tracer.levels}
     levels = [level for level in every if not level.is_read_only]
     for level in levels:
@@ -345,7 +345,7 @@ def read_only(tracers: Iterable[Tracer]) -> Iterator[None]:
 
 
 def check_written(tracer: Tracer) -> None:
-    """Raise if the body of a loop that is recorded writes to a value from outside of it."""
+    """Raise if the body of a loop, while it is recorded, writes to a value from outside."""
     levels = tracer.levels
     if levels and all(level.is_read_only for level in levels):
         raise NotRecordedError("a write to what is from outside of the body")
@@ -357,7 +357,7 @@ def is_in_body(values: Iterable[Any]) -> bool:
 
 
 def elements_of(argument: Any) -> Any:
-    """Return an argument of a rule as arrays are: what it reads may be read again."""
+    """Return an argument of a rule as an array for others to see: it may be read again."""
     if not isinstance(argument, Tracer):
         return argument
     check_alive(argument)
@@ -366,7 +366,7 @@ def elements_of(argument: Any) -> Any:
 
 
 def journal_of(levels: frozenset[Level]) -> Journal | None:
-    """Return where what is done for some transforms is noted: for one of them, if at all."""
+    """Return the journal of some transforms; None unless one of them alone has one."""
     if len(levels) == 1:
         (level,) = levels
         return level.journal
@@ -375,7 +375,7 @@ def journal_of(levels: frozenset[Level]) -> Journal | None:
 
 
 def warn(decided: Iterable[DecidedResult], levels: frozenset[Level]) -> None:
-    """Warn of what comparisons decide inside of some transforms, or note that each call is to."""
+    """Warn of results that comparisons decide inside some transforms, or note it for each call."""
     journal = journal_of(levels)
     if journal is not None:
         journal.decided += decided
@@ -433,7 +433,7 @@ def levels_of(tracers: list[Tracer]) -> frozenset[Level]:
 
 
 def check_mode(levels: frozenset[Level]) -> CheckMode:
-    """Return how closely arrays are watched that some transforms read later: as the strictest."""
+    """Return how closely arrays that transforms read later are watched: as the strictest does."""
     if len(levels) == 1:
         (level,) = levels
         return level.check
@@ -444,7 +444,7 @@ _CLOSENESS: tuple[CheckMode, ...] = ("off", "sample", "full")
 
 
 def locked(levels: frozenset[Level]) -> AbstractContextManager[Any]:
-    """Return what holds the locks of some transforms, taken in the order of their creation."""
+    """Return a context that holds the locks of transforms, taken in the order of their creation."""
     if len(levels) == 1:
         (level,) = levels
         return level.lock
@@ -455,9 +455,9 @@ def locked(levels: frozenset[Level]) -> AbstractContextManager[Any]:
 
 
 def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> Any:
-    """Return an argument as nodes and pending calls keep it: an array is watched for changes.
+    """Return an argument as nodes and pending calls retain it; an array is watched for changes.
 
-    The user's tracer may stand for another value later: what it stands for now is kept.
+    The user's tracer may stand for another value later: what it stands for now is retained.
     """
     if isinstance(value, Tracer):
         return type(value)(value.cell, value.origin)
@@ -473,7 +473,7 @@ def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> An
 
 
 def may_differentiate_twice(levels: Iterable[Level]) -> bool:
-    """Whether derivatives of derivatives may be asked for by some transforms."""
+    """Whether someone may ask some transforms for second derivatives."""
     return sum([level.differentiates for level in levels]) > 1
 
 
@@ -494,7 +494,7 @@ def stripped(value: Any, level: Level) -> Any:
 
 
 def outside(origin: Origin, level: Level) -> Origin:
-    """Return where an input of a level came from, outside of it; any other origin as it is."""
+    """Return where an input of a level came from outside of it; other origins as they are."""
     node = origin.node
     if getattr(node, "level", None) is level and node.parents[0] is not None:
         return node.parents[0]

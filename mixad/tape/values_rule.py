@@ -34,7 +34,7 @@ __all__ = ["ValuesRule", "apply_values_rule", "followed", "with_zeros"]
 
 
 def with_zeros(gs: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """Return the cotangents of values, arrays of zeros in place of None."""
+    """Return the cotangents of values, with arrays of zeros in place of None."""
     return [
         library_beside(value).xp.zeros_like(plain(value)) if g is None else g
         for g, value in zip(gs, values, strict=True)
@@ -129,7 +129,7 @@ class ValuesNode:
 
     @property
     def fresh(self) -> bool:
-        """Whether cotangents are new arrays; others may be one of another node, handed on."""
+        """Whether cotangents are new arrays; others may belong to another node."""
         return self.rule.fresh
 
     @property
@@ -155,7 +155,7 @@ class ValuesNode:
     def pushforward(
         self,
     ) -> Callable[[Iterable[Sequence[Any]], Level], Sequence[Sequence[Any]]] | None:
-        """What carries tangents of the arguments along directions; None if the rule has none."""
+        """Carries tangents of the arguments along directions; None if the rule has no tangents."""
         return None if self.rule.tangents is None else self._push
 
     def _push(self, directions: Iterable[Sequence[Any]], level: Level) -> Sequence[Sequence[Any]]:
@@ -171,7 +171,7 @@ class ValuesNode:
 
 
 def followed(value: Any) -> Any:
-    """Return a value; what is no float has no derivative."""
+    """Return a value; one that is no float has no derivative."""
     if not isinstance(value, Tracer) or value.cell.type.is_inexact:
         return value
     bodies = bodies_among(value.origin.levels)

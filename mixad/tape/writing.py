@@ -1,7 +1,7 @@
 """Writing into traced arrays: a node for each write, arrays that are changed in place.
 
 The cotangent of what was written is that of the new array there; the rest of it is that of the old
-array.  Both passes change one array from write to write, so a loop that writes all elements of an
+array. Both passes change one array from write to write, so a loop that writes all elements of an
 array costs as much as writing them.
 """
 
@@ -57,11 +57,11 @@ class WriteNode:
         return self.rule.name
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
-        """Return the cotangents of the old array and the value; what is given stays as it is."""
+        """Return the cotangents of the old array and the value; the given one is not changed."""
         return self.pull_owned(writable(cotangents[0], self.results[0]), level)
 
     def pull_owned(self, g: Any, level: Level) -> Cotangents:
-        """Return the cotangents of the old array and the value; ``g`` is changed into the first."""
+        """Return the cotangents of the old array and the value; `g` is changed into the first."""
         array, value = self.parents
         part = self.rule.part(g, **self.static) if value and level in value.levels else None
         if array is None or level not in array.levels:
@@ -71,7 +71,7 @@ class WriteNode:
 
 
 def writable(g: Any, result: Result) -> Any:
-    """Return a cotangent of a value as an array or a tracer of its shape that nothing else has."""
+    """Return a value's cotangent as an array or a tracer of its shape that nothing else has."""
     whole = broadcast_to(g, result.shape)
     return unshared(whole) if isinstance(whole, Tracer) else copied(whole, result.kind)
 
