@@ -27,7 +27,7 @@ from mixad.tape.tracer import Level, Origin, Tracer, journal_of
 __all__ = ["Body", "are_made_alike", "came_into", "enter", "perform"]
 
 Steps: TypeAlias = Iterable[tuple[Any, Operation, Sequence[Any]]]
-"""What is done: the place of each result, the operation, and the places of its operands."""
+"""Operations in order: the place of the result, the operation, the places of its operands."""
 
 
 def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:

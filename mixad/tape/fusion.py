@@ -31,15 +31,15 @@ __all__ = ["LONGEST", "NOTHING", "FusedProgram", "Fusion", "common_options", "fi
 
 MAX_NODES = 64
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed
-does not. Each cut is one more kernel to compile: a long chain takes time with its length, whatever
-the number is, but where it repeats itself and finds its kernels again."""
+does not. Each cut is one more kernel to compile: compiling a long chain takes time with its length,
+whatever the number is, unless the chain repeats itself and finds its kernels again."""
 
 LONGEST = 1000
 """What one element of a kernel of several nodes may cost: compile time grows with it as well."""
 
 HIGH_COST = 500
-"""What programs cost, per element, that are not put into one kernel with each other: nothing is
-gained, for the arrays between them are cheap beside them, and registers are short."""
+"""Cost per element from which two programs are not put into one kernel: nothing is gained, since
+the arrays between them are cheap beside them, and registers are short."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,10 +23,10 @@ from mixad.tape.tracer import Level, Origin
 __all__ = ["step_of"]
 
 _Found: TypeAlias = Mapping[int, Mapping[int, Cotangent]]
-"""By the number of a node, for each of its outputs that has one its cotangent."""
+"""Cotangents, by the number of a node and its output; only outputs that have one."""
 
 _PartOf: TypeAlias = Callable[[Origin], tuple[Place, Part] | None]
-"""What a value is a part of that gets no other cotangent, and which part; None for others."""
+"""Returns the place and box that a value is a part of, if it gets no other cotangent; else None."""
 
 _Wholes: TypeAlias = Mapping[Place, Mapping[int, Part]]
 """Values that leaves are parts of, with the leaves and which parts they are."""
@@ -35,7 +35,7 @@ _Result: TypeAlias = tuple[int, int]
 """A member, and a result of its program."""
 
 _Live: TypeAlias = tuple[int, int, OutputRequest]
-"""An output that someone holds: its member, its number, what is wanted of it."""
+"""A live output: its member, its number, what is wanted of it."""
 
 
 def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> KernelStep | None:

@@ -20,11 +20,12 @@ from mixad.errors import TracerError
 __all__ = ["Held", "Reader", "is_compared_whole", "sampling_step"]
 
 _WHOLE = 256
-"""Arrays of so many elements are compared whole."""
+"""Arrays of up to so many elements are compared whole."""
 
 _SAMPLES = 64
-"""Elements that are compared of a larger array, at least: a changed block of 1/64 of it is always
-found. Each is fetched from memory twice, which takes as long as some 100 elements of a kernel."""
+"""Least number of elements of a larger array that are compared: a changed block of 1/64 of it is
+always found. Each is fetched from memory twice, which takes as long as some 100 elements of a
+kernel."""
 
 
 class Reader(Protocol):

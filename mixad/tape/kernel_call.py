@@ -23,7 +23,7 @@ __all__ = ["KernelCall", "Shape", "kernel_values"]
 Shape: TypeAlias = tuple[int, ...]
 
 _MAX_SHAPES = 256
-"""Shapes of arguments that a call remembers the broadcast shape of."""
+"""Shapes of arguments whose broadcast shape a call remembers."""
 
 
 @dataclass(frozen=True, eq=False)

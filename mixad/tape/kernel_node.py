@@ -193,9 +193,8 @@ class KernelNode:
 
 
 _NOTHING: dict[int, weakref.ref[Cell]] = {}
-"""Of nodes with one output; replaced, never changed. Python's garbage collector walks all that a
-long tape holds, several times while it grows: a container less for each node is worth something.
-"""
+"""For nodes with one output; replaced, never changed. Python's garbage collector walks all that a
+long tape holds, several times while it grows: one container less for each node is worth it."""
 
 
 @lru_cache(maxsize=1024)

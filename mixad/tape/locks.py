@@ -93,6 +93,6 @@ class Locks(list[_NumpyArray]):
 
 
 _LOCKED: dict[int, _Locked] = {}
-"""By the id of an array that owns its memory; whoever has locked it holds it."""
+"""By the id of an array that owns its memory, which whoever has locked it holds."""
 
 _mutex = lock_of(sys.modules[__name__], "_mutex", threading.Lock)

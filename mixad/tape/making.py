@@ -38,11 +38,11 @@ __all__ = ["Making", "kernel_members", "kernel_prepared", "make", "make_together
            "makings"]  # fmt: skip
 
 _MAX_TOGETHER = 63
-"""Values that are looked at to be made with another one."""
+"""Values that are looked at to be made together with another one."""
 
 _MAX_ELEMENTS = 1 << 14
-"""Elements of values that are made together though none is made of the other: what a launch takes
-is more than what they do."""
+"""Elements of values that are made together though neither needs the other: a launch takes longer
+than what they compute."""
 
 _LOW_COST = 20
 """Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""

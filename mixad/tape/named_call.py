@@ -29,7 +29,7 @@ __all__ = ["NamedCall", "Pulled", "name_call", "named_call"]
 Shape: TypeAlias = tuple[int, ...]
 
 _MAX_SUMS = 256
-"""Combinations of shapes of outputs that a call remembers kernels for."""
+"""Combinations of output shapes for which a call remembers kernels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ class Pulled:
 
 
 _CALLS: dict[str, NamedCall] = {}
-"""All that have been named: graphs that are kept elsewhere may ask for any."""
+"""All calls that have been named: graphs that others retain may ask for any."""
 
 
 @lru_cache(maxsize=1024)

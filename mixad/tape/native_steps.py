@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["Native", "NativeAlias", "NativeLaunch", "NativeSteps", "Track", "alias_of"]
 
 _SECONDS = 0.05
-"""After how long Python looks whether there is a signal, such as Ctrl-C."""
+"""Time after which Python looks whether there is a signal, such as Ctrl-C."""
 
 _BEGIN = 64
-"""Steps that are taken before it is known how long they take."""
+"""Steps taken before it is known how long they take."""
 
 _MAX_STEPS = 1 << 20
-"""Steps that are taken at once, an even number."""
+"""Steps taken at once, an even number."""
 
 
 class NativeLaunch(NamedTuple):

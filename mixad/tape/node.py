@@ -40,8 +40,8 @@ __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Res
            "common_library", "library_beside", "shape_of_view", "waiting_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
-"""One for each output or parent of a node: None where it is zero, an array or a tracer that
-broadcasts to the value's shape elsewhere."""
+"""One for each output or parent of a node: None if it is zero, else an array or a tracer that
+broadcasts to the value's shape."""
 
 
 def added(first: Any, second: Any) -> Any:

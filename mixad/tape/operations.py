@@ -122,7 +122,7 @@ def _refused(*operands: Any) -> Any:
 
 
 FURTHER = Operation(_refused, is_kernel=False, is_primitive=True)
-"""What makes further results of the operation before, whose kernel, if it is one, is known."""
+"""Makes further results of the operation before, which says whether there is a kernel."""
 
 LINK = object()
 """Stands in a segment for a value of an earlier one."""
@@ -142,7 +142,7 @@ def results_of(given: Any) -> list[Any]:
 
 
 Container: TypeAlias = Callable[[list[Any]], Any]
-"""Makes of results what the user gets."""
+"""Makes what the user gets from results."""
 
 
 def container_of(given: Any) -> Container | None:
@@ -183,26 +183,26 @@ class Given(NamedTuple):
 # -- calls of functions ----------------------------------------------------------------------------
 
 _MAX_INDICES = 1 << 12
-"""Indices and flags in an array that is a part of what is applied."""
+"""Most indices and flags in an array that is a part of an operation."""
 
 _PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
-"""Types of arguments that are a part of what is applied."""
+"""Types of arguments that are a part of an operation."""
 
 _READS_ARRAYS = frozenset(
     "matmul mm mv bmm dot vdot vecdot inner outer tensordot einsum linear addmm where "
     "concatenate concat cat stack hstack vstack column_stack "
     "setitem add sub mul div true_divide subtract multiply divide maximum minimum".split()
 )
-"""Names of functions that compute nothing from arrays before a kernel or a rule reads these."""
+"""Names of functions that compute nothing from arrays: a kernel or a rule reads them."""
 
 _CALLS: FifoCache[Operation] = FifoCache(4096)
-"""Calls of functions by what they are and all arguments that are not traced."""
+"""Calls of functions, by the function and all arguments that are not traced."""
 
 _MAX_CONTENTS = 8
-"""Contents of indices and flags with which a call is one operation; each has states of its own."""
+"""Contents of indices and flags with which a call is one operation; each has its own states."""
 
 _CONTENTS: FifoCache[int] = FifoCache(4096)
-"""By calls without contents, how many these have been."""
+"""How many contents there have been, by call without these."""
 
 
 class _Content(NamedTuple):
@@ -216,7 +216,7 @@ _OPERAND = object()
 """Stands for an operand among arguments."""
 
 _Compute: TypeAlias = Callable[[Any, Any, Any], Any]
-"""Of a function, its arguments and its options, returns what it gives."""
+"""Returns the result of a function, from the function, its arguments and its options."""
 
 
 def call_of(

@@ -32,16 +32,16 @@ from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
 __all__ = ["Placed", "Shifted", "placed_in_one", "shifted"]
 
 _FEWEST = 1 << 18
-"""Elements of the loop from which kernels for the edges cost less than passes over memory."""
+"""Elements of the loop from which on kernels for the edges cost less than passes over memory."""
 
 _MAX_EDGE = 8
-"""The edges are at most one of so many elements."""
+"""The edges are at most one part in so many of the elements."""
 
 _PASS = 20
 """Vector instructions a gang that take as long as reading or writing 64 bytes of memory."""
 
 _PASSES = 4
-"""Passes over memory that a part costs which is stored and added."""
+"""Passes over memory that it costs to store and add a part."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -64,7 +64,7 @@ class Placed:
 
 
 _Edge: TypeAlias = tuple[Box, tuple[tuple[int, Box, Box], ...]]
-"""A box of the loop; and for each box of a whole that gets something from there which gradient it
+"""A box of the loop; and for each box of a whole that gets something from there, which gradient it
 gets, where this is in the box of the loop, and where it belongs."""
 
 

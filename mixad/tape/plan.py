@@ -18,7 +18,7 @@ from mixad.tape.registers import came_in
 __all__ = ["MAX_BYTES", "Fixed", "Plan", "share_memory"]
 
 MAX_BYTES = 1 << 20
-"""Bytes of memory that one thread keeps for a plan."""
+"""Bytes of memory that one thread retains for a plan."""
 
 
 class Fixed(NamedTuple):
@@ -63,7 +63,7 @@ def share_memory(results: Iterable[Result]) -> list[Fixed]:
 
 
 _Layout: TypeAlias = tuple[list[Any], list[Step]]
-"""What one thread runs: what registers hold before something comes in, and steps."""
+"""What one thread runs: the contents of registers before something comes in, and steps."""
 
 
 @dataclass(eq=False, slots=True)

@@ -35,11 +35,11 @@ Arguments: TypeAlias = Callable[[Registers], Sequence[Any]]
 Pull: TypeAlias = Callable[[Registers], Sequence[Any]]
 """Returns the gradients of a rule."""
 Maker: TypeAlias = Callable[[Fixed], Step]
-"""Makes a step for one thread, of the memory that it has in some registers."""
+"""Makes a step for one thread, from its memory for some registers."""
 
 _OFTEN = 1 << 10
-"""Calls after which numbers are computed by a kernel, which saves as much as compiling one takes
-in some thousand."""
+"""Calls after which a kernel computes numbers: in some thousand it saves what compiling it
+takes."""
 
 
 def for_all_threads(step: Step) -> Maker:

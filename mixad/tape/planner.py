@@ -61,11 +61,11 @@ from mixad.tape.storing import asked_for, cheaper_plan
 __all__ = ["NotPlannedError", "Planner"]
 
 _MAX_TOGETHER = 63
-"""Values that are looked at to be made with another one."""
+"""Values that are looked at to be made together with another one."""
 
 _MAX_ELEMENTS = 1 << 14
-"""Elements of values that are made together though none is made of the other: what a launch takes
-is more than what they do."""
+"""Elements of values that are made together though neither needs the other: a launch takes longer
+than what they compute."""
 
 _LOW_COST = 20
 """Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
@@ -1031,7 +1031,7 @@ class _Walk:
 
 
 _PartOf: TypeAlias = Callable[[Register], tuple[Register, Part] | None]
-"""What a value is a part of that gets no other cotangent, and which part; None for others."""
+"""Returns what a value is a part of, and which part, if it gets no other cotangent; else None."""
 
 
 def _is_read(equation: RuleEquation) -> list[bool]:

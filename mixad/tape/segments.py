@@ -68,11 +68,11 @@ _ONES: dict[Hashable, Any] = {}
 
 
 _MAX_KEPT = 1 << 14
-"""Elements of an array that is copied where it is to be read again later."""
+"""Most elements of an array that is copied if it will be read again later."""
 
 MAX_FUSED = 128
-"""Operations of a recording that are fused: compiling more would take seconds. So many on small
-arrays are launched one by one, in whichever call, so that results depend on the recording alone."""
+"""Operations of a recording that are fused: compiling more would take seconds. More on small arrays
+are launched one by one, in whichever call, so that results depend on the recording alone."""
 
 
 def _copied(array: Any) -> Any:
@@ -103,7 +103,7 @@ _RARE = 2
 """Times in one call up to which a segment of small arrays may be one that never comes again."""
 
 _OFTEN = 256
-"""Times in one call from which on a kernel of numbers is compiled, not computed by NumPy."""
+"""Times in one call from which on a kernel of numbers is compiled; before, NumPy computes them."""
 
 
 class Run:

@@ -23,7 +23,7 @@ __all__ = ["SMALL", "SeenSlot", "State", "forget", "initial_state", "known_state
 
 _MAX_STATES = 8192
 _MAX_PLANS = 256
-"""States and plans that are known at once; beyond either, all are forgotten."""
+"""States and plans that are known at once; beyond either, all are dropped."""
 
 
 class SeenSlot:

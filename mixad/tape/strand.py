@@ -67,21 +67,21 @@ if TYPE_CHECKING:
 __all__ = ["Computed", "Strand"]
 
 _MAX_SLOTS = 4096
-"""Values of a segment, if it does not end before; what follows is recorded on nodes."""
+"""Values of a segment that does not end before; what follows is recorded on nodes."""
 
 _MAX_INT = 1 << 31
 """Whole numbers up to this size fit all types that they may be converted to."""
 
 _MIN_TRACERS = 1024
-"""Tracers from which on those are let go of that nobody else holds, as a segment ends."""
+"""Tracers from which on a segment's end lets go of those that nobody else holds."""
 
 _new = object.__new__
 
 _LONE = next(map(getrefcount, [object()]))
-"""References to what only a list holds, as they are counted."""
+"""The reference count of an object that only a list holds."""
 
 _NOTHING: dict[Any, State] = {}
-"""What is known to follow while operations are done on nodes."""
+"""The states that are known to follow while operations are done on nodes: none."""
 
 
 class Computed(Protocol):
@@ -909,7 +909,7 @@ def _same_as_before(operands: Sequence[Any], position: int) -> _Same | None:
 
 
 _OUTER = object()
-"""Stands in a code for what makes it one of a value of a transform around."""
+"""Marks the code of a value of a transform around."""
 
 
 def _key_around(tracer: Tracer) -> tuple[int, Hashable]:

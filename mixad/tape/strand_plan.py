@@ -54,10 +54,10 @@ from mixad.tape.values_rule import ValuesRule
 __all__ = ["Done", "make_plan"]
 
 _LARGE = 1 << 16
-"""Bytes of arrays that are let go of once they have been read."""
+"""Bytes from which on arrays are let go of once they have been read."""
 
 _MAX_UNFOLDED = 1 << 14
-"""Elements of arrays whose pullbacks are taken apart: more take longer than what is saved."""
+"""Elements of arrays whose pullbacks are taken apart: for more, it takes longer than it saves."""
 
 
 class _Found(NamedTuple):
@@ -775,4 +775,4 @@ _ENTRIES: Mapping[type, Callable[[_PlanMaker, Any], None]] = {
 }
 
 _PLAIN = (np.ndarray, float, int, bool)
-"""Types of what kernels are launched on without being asked anything."""
+"""Types of what kernels are launched on without asking."""

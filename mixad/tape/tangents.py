@@ -35,7 +35,7 @@ from mixad.tape.writing import WriteNode, pushed_write
 __all__ = ["Dual", "Tangents", "carry_forward"]
 
 Tangents: TypeAlias = tuple[Any, ...]
-"""One for each direction: None where it is zero, an array or a tracer of the value's shape."""
+"""One for each direction: None if it is zero, else an array or a tracer of the value's shape."""
 
 
 class Dual(NamedTuple):
