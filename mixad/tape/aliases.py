@@ -1,4 +1,4 @@
-"""Functions that hand their arguments on: which results share memory with which arguments.
+"""Functions that return their arguments or views of them: which results share memory with these.
 
 A recorded call runs on arrays, and its results are new tracers. In plain code a result may be an
 argument itself, a view of it, or another result: the tracers then note that they share memory.

@@ -1,8 +1,8 @@
 """The backward pass: planned by a walk over the trace, and taken step by step.
 
 Kernel nodes are not pulled back one by one. A node whose results are read by the members of groups
-joins these, which become one; a group is pulled back, by one kernel, when something else needs what
-it gives.
+joins these groups, which become one. A group is pulled back, by one kernel, when something else
+needs the cotangents that it makes.
 """
 
 from __future__ import annotations

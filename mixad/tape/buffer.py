@@ -1,9 +1,8 @@
 """Arrays that are written to, one assignment after the other, until someone asks for them.
 
-A traced array that is assigned to stands for a new value each time. The first assignment copies
-the array; the next ones write into the copy for as long as nothing else holds the cell that stands
-for it. So the cell of what was written is pending: it is asked for the array before anyone reads
-it, and from then on the array is not written to any more.
+Each assignment makes a traced array stand for a new value. The first assignment copies the array;
+the next ones write into the copy as long as nothing else holds its cell. So this cell is pending:
+whoever reads it asks it for the array first, and from then on nothing writes to the array.
 """
 
 from __future__ import annotations

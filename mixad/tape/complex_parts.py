@@ -1,6 +1,7 @@
-"""Complex numbers taken apart for kernels, which compute with real ones, and put together again.
+"""Real and imaginary parts of complex numbers, for kernels, which compute with real numbers.
 
-Neither computes anything: ``re + 1j * im`` would make nan of infinities and lose signs of zeros.
+Splitting and joining compute nothing: ``re + 1j * im`` would turn infinities into nan and lose
+signs of zeros.
 The cotangent of z = x + iy is ∂x + i∂y of a real loss, so each is the other's adjoint.
 """
 

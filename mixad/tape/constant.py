@@ -1,9 +1,9 @@
 """Constants: tracers that no transform follows, so that whole programs stay in one namespace.
 
-What the functions of a namespace make of plain arrays has no derivative, but stands beside what
-has: it must have the same namespace, and take traced values when it is written to. So it is a
-tracer of no level. It is computed at once, by its library, on arrays; where it meets what is
-traced, its array does.
+The results of a namespace's functions on plain arrays have no derivative, but stand beside values
+that have one: they must have the same namespace, and take traced values when they are written to.
+So a constant is a tracer of no level. Its library computes it at once, on arrays; where a constant
+meets a traced value, its array is used.
 """
 
 from __future__ import annotations

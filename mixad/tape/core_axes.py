@@ -1,4 +1,4 @@
-"""Arrays taken apart along their last axes, element by element, and put together again."""
+"""The elements along an array's last axes, as arrays of their own and put together again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is done to compute values and to carry cotangents back, in order: entries over registers.
+"""Entries over registers: in order, what computes values and carries cotangents back.
 
-A cotangent is told by the register of its value.
+The register of a value identifies its cotangent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kernel node whose partials are computed with the primal and multiplied by cotangents later.
 
 One call makes outputs and partials; the pullback is a second, cheap kernel that reads partials
-and cotangents only. It pays where the program is dear and nothing is broadcast.
+and cotangents only. It pays where the program is costly and nothing is broadcast.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Partials with the primal: which programs compute them, and which contract them later.
 
-Of all partials of a program only those are stored that exist nowhere else: a partial that is zero
-does not exist, a constant is part of the contraction, and one that equals an argument, an output or
-another partial is read there.
+Only partials that exist nowhere else are stored: a partial that is zero does not exist, a constant
+is part of the contraction, and one that equals an argument, an output or another partial is read
+there.
 """
 
 from __future__ import annotations

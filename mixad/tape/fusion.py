@@ -1,8 +1,8 @@
-"""Pending nodes become one program: which of them, and what it computes from what.
+"""Fusion of pending nodes into one program: which nodes, and what it computes from what.
 
 The programs of several nodes are copied into one, where each reads the others' results directly.
-What a fused program is depends on the nodes' calls and on who reads whom, nothing else; that is
-its key, and everything derived from it is kept with it.
+A fused program depends only on the nodes' calls and on who reads whom; that is its key, and
+everything derived from it is retained with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the gradients of a fused program are computed: which kernel, from what, giving what."""
+"""How the gradients of a fused program are computed: by which kernel, from what, and into what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes whose gradients one kernel computes: they join on the way back."""
+"""Groups of nodes whose gradients one kernel computes: nodes join on the way back."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Arrays that will be read later: one that was changed in the meantime is found, not used.
+"""Arrays that will be read later; one that has changed in the meantime is refused.
 
-What is pending or recorded reads its arrays when it runs, which may be long after the user handed
-them over. Locking them would break programs that rightly write to what no derivative needs, so
-they are compared instead: torch counts the writes to a tensor; of other arrays a sample of the
-elements is kept, or a digest of all of them with ``MIXAD_CHECK=full``.
+A pending or recorded operation reads its arrays when it runs, perhaps long after the user handed
+them over. Locking them would break programs that rightly write to arrays that no derivative needs,
+so they are compared instead: torch counts the writes to a tensor; of other arrays a sample of the
+elements is retained, or a digest of all with ``MIXAD_CHECK=full``.
 """
 
 from __future__ import annotations

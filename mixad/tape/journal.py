@@ -1,8 +1,8 @@
 """What recorded operations are made of, written down as equations over registers.
 
 Operations are done on nodes of a level that launches nothing: each kernel, rule and call of the
-user's is noted with the registers that it reads and fills. What is noted of a segment becomes
-plans (`mixad.tape.schedule_plan`).
+user's is noted with the registers that it reads and fills. The equations of a segment become plans
+(`mixad.tape.planner`, `mixad.tape.strand_plan`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Arrays that cannot be written to while a function runs that has recorded reading them.
+"""Locks on arrays: a function that has recorded reading one refuses writes to it while it runs.
 
-What is recorded is computed later. A program that goes on to fill one of its arrays anew would
-change what was recorded before; NumPy refuses that at the line that writes. An array is locked
+Recorded operations are computed later. A program that fills one of its arrays anew would change
+what was recorded before; NumPy refuses that at the line that writes. An array is locked together
 with the array that owns its memory, and both are as they were when the last lock is gone. NumPy
-makes a view writable again if the owner is; a view that the user takes of a locked array is
-read-only, as those of all read-only arrays are, and stays so: nobody has a list of them.
+makes a view writable again if its owner is. A view that the user takes of a locked array is
+read-only, as views of read-only arrays are, and stays so: nobody has a list of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pending results are made: in one kernel with all pending nodes that can be fused with them."""
+"""Making pending results, in one kernel with all pending nodes that can be fused with them."""
 
 from __future__ import annotations
 

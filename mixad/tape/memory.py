@@ -1,10 +1,10 @@
-"""Views: traced arrays that would share memory in their library, where writing to one changes all.
+"""Views: traced arrays that share memory in their library, where writing to one changes all.
 
-Here a write changes the one array that is written to. The others raise when they are used, with
-what to write instead: they would have other elements than NumPy's.
+Here a write changes only the array that is written to. The others raise when they are used, and say
+what to write instead: their elements would not be NumPy's.
 
-What has no axes may be an array or a number of NumPy: its operations give numbers, which have no
-memory to share, so it is noted of what is an array.
+A value without axes may be an array or a number of NumPy. Operations return numbers, which have no
+memory to share, so arrays are noted.
 """
 
 from __future__ import annotations

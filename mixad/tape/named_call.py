@@ -1,8 +1,8 @@
 """Calls of kernels under names, and the calls that are their pullbacks, of any order.
 
-This is what other systems of derivatives record: a name goes into their graphs, in place of a
-program, and the name of a pullback tells how it is made of the name of the call. So a graph that
-has been kept by such a system needs the program of the call it began with, and nothing else.
+Other systems of derivatives record these: a name goes into their graphs in place of a program, and
+the name of a pullback says how to make it from the name of the call. So a graph that such a system
+retains needs the program of the first call, and nothing else.
 
 The pullback of a call does not read all that the call reads, so shapes are given with each launch.
 """

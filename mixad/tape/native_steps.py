@@ -1,7 +1,7 @@
 """Plans that a backend runs by itself, step after step of a loop: no Python between launches.
 
-Where each register is in memory is decided before: at one address, or moving on from step to step,
-as the parts of an array do, or to and fro between two arrays, as a carry does.
+The place of each register in memory is decided before: at one address, or moving from step to step,
+as the rows of an array do, or to and fro between two arrays, as a carry does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A recording on nodes: done in the order in which it was recorded, from its beginning on."""
+"""A recording done on nodes, from its beginning, in the order in which it was recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recording is made of: operations, links between its segments, and these."""
+"""What a recording is made of: operations, segments, and links between these."""
 
 from __future__ import annotations
 

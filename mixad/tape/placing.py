@@ -1,10 +1,10 @@
 """Cotangents of parts of one array, added up: by one kernel where that is cheap.
 
-Kernels read shifted views of one array, ``x[1:]`` and ``x[:-1]`` say, and give a cotangent for
-each. What ``x`` gets is their sum, each in its place. Where all parts overlap, an element of it
-is the sum of what *different* elements of the loop give: so the program is copied once for each
-part, and the copy computes this part's cotangent at the elements of the loop that belong to those
-of ``x``. That kernel writes into the array that the cotangent is; nothing else is stored. Along
+Kernels read shifted views of one array, say ``x[1:]`` and ``x[:-1]``, and make a cotangent for
+each. The cotangent of ``x`` is their sum, each in its place. Where all parts overlap, an element of
+it is the sum of contributions of *different* elements of the loop: so the program is copied once
+for each part, and the copy computes this part's cotangent at the elements of the loop that belong
+to those of ``x``. That kernel writes into the array of the cotangent; nothing else is stored. Along
 the edges, where parts do not overlap, the kernel of all cotangents runs, and they are added.
 
 Where evaluating the program again costs more than memory does, the first part is written where it

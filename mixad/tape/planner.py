@@ -2,8 +2,8 @@
 
 Nothing is computed here. Kernels are launched when something reads their results, together with
 those that they read and that can be computed inside. On the way back, a kernel whose results are
-read by the members of groups joins these, which become one; a group is pulled back, by one launch,
-when something else needs what it gives.
+read by the members of groups joins these groups, which become one. A group is pulled back, by one
+launch, when something else needs the cotangents that it makes.
 """
 
 from __future__ import annotations

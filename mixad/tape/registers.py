@@ -1,5 +1,7 @@
-"""What registers of plans hold: of torch's tensors on the CPU NumPy's arrays over their memory; all
-other arrays as they are."""
+"""What registers of plans hold.
+
+For torch's tensors on the CPU these are NumPy arrays over their memory; other arrays are as they
+are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that are not made: elements of others moved on around, and sums of such arrays."""
+"""Arrays that are not made: rolled arrays, and sums of these."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Values and gradients of a recording by plans: of one segment, or of several one after another.
 
-A plan is made the first time, of what operations were noted to be made of, and run as it is made.
-Where there are several segments, each is
-computed again backward from what it was given: nothing but values that other segments read is
-stored.
+A plan is made the first time, from the equations of the operations, and run as it is made. If there
+are several segments, the backward pass computes each again: only values that other segments read
+are stored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Walks through recordings that have been seen: what was found out about each step is kept.
+"""Walks through recordings that have been seen; each state retains what is known of a step.
 
 A *state* stands for everything that was recorded so far: which arrays came in, with which shapes
-and types, and which operations were applied to what. A recorded operation is a lookup of the next
-state by the operation and its operand codes. States are shared by all calls; they hold no values.
+and types, and which operations were applied to what. Recording an operation looks up the next state
+by the operation and its operand codes. All calls share the states, which hold no values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values that are needed before their cotangents are known: perhaps with their partials.
+"""Values that are needed before their cotangents are known, perhaps with their partials.
 
-Where the program is dear, evaluating it again in the backward pass would cost more than storing the
-partials does (`mixad.kernel.placement`).
+If the program is costly, evaluating it again in the backward pass costs more than storing the
+partials (`mixad.kernel.placement`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What one call of a transform records of small arrays, as long as it is known from other calls.
 
 A tracer of a strand is a slot: it has no cell and no node. Operations look up the next state
-(`mixad.tape.states`); nodes of its own tell what one gives that is not known. Where a tracer is
-asked for more than its shape and type, everything is done on nodes in the order in which it was
-recorded, and goes on so.
+(`mixad.tape.states`); an unknown operation is done on nodes of the strand's own, which tell its
+results. If someone asks a tracer for more than its shape and type, everything is done on nodes in
+the order in which it was recorded, and goes on so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plans of entries: launches and rules over registers, taken once as they are made.
 
-Everything that depends on structure alone is decided as a plan is made: which register a cotangent
-is in, what is added to what in whose memory, which memory small results of kernels have that only
+Everything that depends on structure alone is decided when a plan is made: which register has a
+cotangent, what is added to what in whose memory, which memory is for small results that only
 kernels read. A run is a list of steps over a list of registers.
 """
 

@@ -1,8 +1,8 @@
 """The forward pass: tangents go along a trace, from the inputs of a transform to its outputs.
 
 Every kernel node is recorded once more on dual chunks: values together with their tangents along
-up to ten directions. What has been made is read, what is pending is computed again; so values and
-tangents come out of the same kernels, fused as all pending nodes are.
+up to ten directions. Values that have been made are read, pending ones are computed again: values
+and tangents come out of the same kernels, fused as all pending nodes are.
 """
 
 from __future__ import annotations

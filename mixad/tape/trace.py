@@ -1,4 +1,4 @@
-"""What lies between the outputs of a transform and its inputs: the nodes, numbered."""
+"""The nodes between the outputs of a transform and its inputs, numbered."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 There is one graph for all transforms. A tracer carries the set of *levels*, one per running
 transform, whose inputs it depends on; an operation depends on what its arguments depend on. A
-transform differentiates along the edges that carry its level, and computes with values from which
-its level is taken off: what is left is recorded for the transforms around it. So levels need no
-order, no stack and no global state, and perturbations cannot be confused.
+transform differentiates along the edges that carry its level, and computes with values without its
+level: the transforms around it record the rest. So levels need no order, no stack and no global
+state, and perturbations cannot be confused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pullbacks of rules, written down as the rules and kernels that they are made of.
 
-What carries a cotangent through a rule is written with functions of the namespace, which look at
-what they are given. Of arrays of one shape and type they do the same each time: it is noted once.
+The cotangents of a rule are written with functions of the namespace, which look at their arguments.
+For arrays of one shape and type they do the same each time: it is noted once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Operations on arrays whose cotangents are written with their own values, one or several.
 
-An inverse, a factorisation, the parts of an array: computing the values a second time for the
-derivative would cost as much as the operation itself, so the node keeps them.
+For an inverse, a factorisation or the parts of an array, computing the values a second time for the
+derivative would cost as much as the operation itself, so the node retains them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writing into traced arrays: a node for each write, arrays that are changed in place.
 
-The cotangent of what was written is that of the new array there; the rest of it is that of the old
-array. Both passes change one array from write to write, so a loop that writes all elements of an
-array costs as much as writing them.
+The value that was written gets the new array's cotangent there; the old array gets the rest. Both
+passes change one array from write to write, so a loop that writes all elements of an array costs as
+much as writing them.
 """
 
 from __future__ import annotations
