@@ -21,11 +21,10 @@ __all__ = ["apply_call", "apply_program"]
 def apply_program(
     program: Program, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
 ) -> tuple[Any, ...]:
-    """Apply a program of scalars at every element of its broadcast arguments.
+    """Apply a program of scalars at every element of its broadcast arguments, or record it.
 
-    A uniform param takes a Python number or a 0-d tracer. If an argument is traced, outputs are
-    pending tracers; those that are no floats have no derivative and are plain arrays, except in the
-    body of a loop.
+    A uniform param takes a Python number or a 0-d tracer. Traced arguments make pending tracers;
+    outputs that are no floats are plain arrays then, except in the body of a loop.
     """
     return apply_call(KernelCall.storing(program), arguments, options)
 

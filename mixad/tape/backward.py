@@ -36,9 +36,8 @@ def backward(
 ) -> list[Cotangent | None]:
     """Carry cotangents from the outputs of a transform to its inputs; None for an input if zero.
 
-    Each node is visited after all its consumers, without recursion, and freed then: `outputs` is
-    emptied on the way. Results broadcast to the inputs' shapes. `of_number` says that the output is
-    one number with the cotangent 1, which kernels need not read.
+    Nodes are freed on the way: `outputs` is emptied. Results broadcast to the inputs' shapes. If
+    the output is one number (`of_number`), kernels need not read its cotangent, 1.
     """
     trace = Trace(level, outputs, of_number=of_number)
     under_way = Pass(level, trace)

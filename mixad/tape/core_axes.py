@@ -60,7 +60,7 @@ def put_together(elements: Sequence[Any], core: Core) -> Any:
 
 
 def _apply(rule: Any, args: Sequence[Any], static: Any) -> Any:
-    """Return what a rule gives for some arguments."""
+    """Return the result of a rule on some arguments."""
     apply = apply_rule if type(rule) is Rule else apply_values_rule
     return apply(rule, *args, **static)
 

@@ -66,9 +66,9 @@ class Group:
     def take(self, other: Group) -> bool:
         """Let the nodes of another group of the same shape join if they fit; tell whether they did.
 
-        Their cotangents are there or come from members, and nothing that is still to be visited
-        lies between. They do not join if dual numbers are needed (for a loop or by the options) and
-        would carry more inputs than one chunk holds: that needs a second pass.
+        Nothing that is still to be visited lies between. They do not join if dual numbers, for a
+        loop or by the options, would carry more inputs than one chunk holds: that needs a second
+        pass.
         """
         if not self.level.fuses:
             return False

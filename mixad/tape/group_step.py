@@ -41,9 +41,8 @@ _Live: TypeAlias = tuple[int, int, OutputRequest]
 def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> KernelStep | None:
     """Return the step that pulls a group back; None if no member has a cotangent.
 
-    Nothing more joins the group. `found` has the cotangents so far by node number and output. If a
-    value gets no other cotangent, `part_of` returns the place and box of which it is a slice, else
-    None.
+    Nothing joins it later. `found` has the cotangents so far, by node and output. `part_of` returns
+    the place and box that a value is a part of, if it gets no other cotangent; else None.
     """
     members = group.members[::-1]
     numbers = [trace.numbers[id(node)] for node in members]

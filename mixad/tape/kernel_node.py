@@ -232,7 +232,7 @@ def record(
         active = [
             i
             for i, is_asked in enumerate(asked)
-            if is_asked and (is_reverse or not is_indexed(call, i))  # it has tangents anyhow
+            if is_asked and (is_reverse or not is_indexed(call, i))  # it has tangents in any case
         ]
         call.check_differentiable(tuple(active), options)
     recorded = (

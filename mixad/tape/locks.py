@@ -34,8 +34,8 @@ class _Locked:
     def lock(self, owner: _NumpyArray, array: _NumpyArray) -> None:
         """Lock the owner and an array if they are writable and can be unlocked again.
 
-        A read-only owner is not locked, nor memory that is not NumPy's (results of kernels,
-        tensors, what compiled solvers hand to callbacks): what is read of these is compared.
+        Memory that is not NumPy's (results of kernels, tensors, what compiled solvers hand to
+        callbacks) is not locked: what is read of it is compared.
         """
         for each in (owner,) if owner is array else (owner, array):
             if each.flags.writeable and (each.flags.owndata or self.writable):

@@ -271,8 +271,8 @@ def _keep_for_others(members: Sequence[KernelNode]) -> None:
 def kernel_members(root: KernelNode, others: Sequence[Pending] = ()) -> list[KernelNode]:
     """Return a pending node and those made in its kernel, each after those whose results it reads.
 
-    An ancestor of the same shape is fused if nothing has made its result and the kernel is not too
-    long; others are too, with their ancestors, where a launch takes longer than what it computes.
+    An unmade ancestor of the same shape is fused unless the kernel gets too long; so are others,
+    with their ancestors, where a launch takes longer than what it computes.
     """
     if root.siblings or not all(level.fuses for level in root.levels):
         return [root]

@@ -56,5 +56,5 @@ def _came_in(strand: Strand, slot: int, done: Sequence[Any]) -> Any:
 
 
 def _computed(operation: Operation, operands: Sequence[int], done: Sequence[Any]) -> list[Any]:
-    """Return what an operation gives."""
+    """Return the results of an operation."""
     return results_of(operation.compute(*[done[at] for at in operands]))

@@ -29,7 +29,7 @@ __all__ = ["apply_opaque"]
 def apply_opaque(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what a library's function gives without a derivative; record it in bodies of loops.
+    """Return a library function's result without a derivative; record it in bodies of loops.
 
     The function returns arrays or numbers whose shapes depend on shapes alone. Traced values may
     also stand in tuples and lists.

@@ -231,9 +231,8 @@ def call_of(
 ) -> tuple[Operation, list[Any]] | None:
     """Return a call of a function as an operation, which may be made of several, and its operands.
 
-    None if no key identifies an argument for good. Traced values are operands, also in tuples and
-    lists, and so are arrays that a rule (`is_primitive`) or a function of `_READS_ARRAYS` reads;
-    the key has all else.
+    None if no key identifies an argument for good. Operands are traced values, also in tuples and
+    lists, and arrays that a rule (`is_primitive`) or a function of `_READS_ARRAYS` reads.
     """
     operands: list[Any] = []
     name = function if type(function) is str else getattr(function, "__name__", "")

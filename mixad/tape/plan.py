@@ -93,9 +93,9 @@ class Plan:
     ) -> tuple[list[Any], list[tuple[Any, bool] | None]]:
         """Return the values, and the cotangents of the inputs: None where they are zero.
 
-        With each cotangent goes whether nothing else holds its array. `slots` are what came in:
-        arrays, `Held` ones and numbers; others are not read. `warns` is False if warnings of
-        results that comparisons decide have been given.
+        With each cotangent goes whether nothing else holds its array. `slots` that are not read may
+        hold anything. `warns` is False if warnings of results that comparisons decide were given
+        before.
         """
         if warns and self.decided:
             for each in self.decided:

@@ -155,9 +155,8 @@ class Run:
     ) -> Done | None:
         """Return values of a recording of one segment, and the cotangents of its inputs.
 
-        None if it has no plan; `key` finds the plan the next time. `outputs` are slots with their
-        cotangents, `wanted` those of values; `of_number` says that the output is one number, with
-        the cotangent 1.
+        None without a plan, which `key` finds the next time. `outputs` are slots with cotangents,
+        `wanted` those of values; `of_number`: the output is one number, with the cotangent 1.
         """
         self._look([self._strand.state])
         slots, gs = [slot for slot, _ in outputs], [g for _, g in outputs]

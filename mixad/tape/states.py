@@ -49,9 +49,9 @@ class State:
     """One recording: what its last value is, and what may follow.
 
     `is_end` says that the segment ends here: what follows is recorded from a state without a past.
-    `container` makes of the last operation's results what it gives; None if it has one. `place`
-    says which of these the value is, `times` how often a recording, or a segment of it, has ended
-    here without a plan, `weight` what the operations count for where what is compiled is limited.
+    `container` makes the user's result of several values; None if there is one. `place` says which
+    of these the value is, `times` how often a recording, or a segment of it, has ended here without
+    a plan, `weight` what the operations count for where compilation is limited.
     """
 
     __slots__ = ("_step", "base", "before", "codes", "container", "count", "description", "further",

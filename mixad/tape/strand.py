@@ -557,7 +557,7 @@ class Strand:
         *,
         is_primitive: bool = False,
     ) -> Any:
-        """Return what a function of arrays gives, which may be made of several operations.
+        """Return the result of a function of arrays, which may be made of several operations.
 
         If no key identifies the call for good, these are recorded. `compute` takes the function,
         `args` and `kwargs`. `is_primitive` says that it is a rule, which is made of nothing.

@@ -83,9 +83,9 @@ def make_plan(
 ) -> tuple[Plan, Done] | None:
     """Return the plan of what was recorded, and what it returns; None if that cannot be repeated.
 
-    `cotangents` begin at the registers of their values; those of `inputs` are wanted. Rules take
-    arrays of the `library`, all else NumPy's over their memory. Kernels of numbers are compiled if
-    it `compiles`, which pays if they are launched often.
+    `cotangents` begin at registers of values, and those of `inputs` are wanted; `of_number`: the
+    one cotangent is 1. Rules take arrays of the `library`, all else NumPy's over their memory.
+    Kernels of numbers are compiled if it `compiles`, which pays if they are launched often.
     """
     if noted is None:
         return None
@@ -311,7 +311,7 @@ class _PlanMaker:
             self._step("add", partial(steps.add_new, first, second, found))
             self._found[place] = _Found(found, True)
 
-    # -- arrays whose elements are moved on around -------------------------------------------------
+    # -- rolled arrays -----------------------------------------------------------------------------
 
     def _wait_for_roll(self, source: int, shifts: Shifts | None, result: int) -> bool:
         """Let a register wait that has the elements of another, rolled; tell whether it can.

@@ -79,7 +79,7 @@ def unfold(
 
 
 def _take(entry: Launched | Evaluated, values: dict[Register, Any], library: Library) -> None:
-    """Compute what an entry gives."""
+    """Compute the results of an entry."""
     given = [of_register(library, values[register]) for register in entry.arguments]
     if isinstance(entry, Launched):
         found: Sequence[Any] = entry.call.arrays(given, entry.options)
