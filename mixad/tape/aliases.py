@@ -1,6 +1,6 @@
-"""Functions that hand their arguments on: which results share memory with which arguments.
+"""Functions that return their arguments or views of them: which results share memory with these.
 
-A recorded call runs on arrays, and its results are new tracers.  In plain code a result may be an
+A recorded call runs on arrays, and its results are new tracers. In plain code a result may be an
 argument itself, a view of it, or another result: the tracers then note that they share memory.
 """
 
@@ -25,11 +25,8 @@ def share_alike(
 ) -> None:
     """Let tracers share memory whose arrays do.
 
-    Parameters
-    ----------
-    arguments, results : iterable of (Tracer, array)
-        Tracers, and the arrays that the function got or gave for them; anything else among the
-        arguments is left out.
+    Each pair is a tracer and the array that the function got or returned for it. Arguments that are
+    no tracers are skipped.
     """
     found: dict[int, list[tuple[Tracer, Any]]] = {}
     for tracer, array in arguments:
@@ -44,7 +41,7 @@ def share_alike(
 
 
 def _key(array: Any) -> int:
-    """Return what arrays have in common that may share memory."""
+    """Return a key that is equal for arrays that may share memory."""
     if isinstance(array, np.ndarray):
         return id(owner_of(array))
     storage = getattr(array, "untyped_storage", None)  # torch's

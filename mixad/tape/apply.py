@@ -21,24 +21,10 @@ __all__ = ["apply_call", "apply_program"]
 def apply_program(
     program: Program, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
 ) -> tuple[Any, ...]:
-    """Apply a program at every element of its broadcast arguments.
+    """Apply a program of scalars at every element of its broadcast arguments, or record it.
 
-    Parameters
-    ----------
-    program : Program
-        Of scalars.
-    arguments : sequence
-        One for each param: an array or a tracer, of the param's type; for a uniform param a
-        Python number or a 0-d tracer.
-    options : KernelOptions
-        The user's overrides.  Partials are computed in the backward pass unless their placement
-        is ``"forward"``.
-
-    Returns
-    -------
-    tuple
-        One array for each output; a pending tracer where an argument is traced.  Outputs that are
-        no floats have no derivative and are plain arrays, but in the body of a loop.
+    A uniform param takes a Python number or a 0-d tracer. Traced arguments make pending tracers;
+    outputs that are no floats are plain arrays then, except in the body of a loop.
     """
     return apply_call(KernelCall.storing(program), arguments, options)
 
@@ -46,7 +32,7 @@ def apply_program(
 def apply_call(
     call: KernelCall, arguments: Sequence[Any], options: KernelOptions = DEFAULT_OPTIONS
 ) -> tuple[Any, ...]:
-    """Make a call of one pass, or record it: see `apply_program`."""
+    """Run a call of one pass, or record it: see `apply_program`."""
     for argument in arguments:
         if isinstance(argument, Tracer):
             break
@@ -67,5 +53,5 @@ def apply_call(
 
 @lru_cache(maxsize=4096)
 def _operation(call: KernelCall, options: KernelOptions) -> Operation:
-    """Return a call as what strands record."""
+    """Return the operation that strands record for a call."""
     return Operation(lambda *operands: apply_call(call, operands, options), is_primitive=True)

@@ -1,8 +1,8 @@
 """The backward pass: planned by a walk over the trace, and taken step by step.
 
-Kernel nodes are not pulled back one by one.  A node whose results are read by the members of groups
-joins these, which become one; a group is pulled back, by one kernel, when something else needs what
-it gives.
+Kernel nodes are not pulled back one by one. A node whose results are read by the members of groups
+joins these groups, which become one. A group is pulled back, by one kernel, when something else
+needs the cotangents that it makes.
 """
 
 from __future__ import annotations
@@ -34,26 +34,10 @@ def backward(
     *,
     of_number: bool = False,
 ) -> list[Cotangent | None]:
-    """Carry cotangents from the outputs of a transform to its inputs.
+    """Carry cotangents from the outputs of a transform to its inputs; None for an input if zero.
 
-    Nodes are visited after all that consume them, without recursion; each is let go as soon as it
-    has been visited, with what only it holds.
-
-    Parameters
-    ----------
-    level : Level
-        The transform's; only edges that carry it are followed.
-    outputs : list of (Origin, array)
-        Where to begin and with which cotangents; emptied, so that nodes can be freed on the way.
-    inputs : sequence of InputNode
-        Where to end.
-    of_number : bool
-        Whether the output is one number, with the cotangent 1, which kernels need not read.
-
-    Returns
-    -------
-    list of (Cotangent or None)
-        One for each input, broadcasting to its shape; None where it is zero.
+    Nodes are freed on the way: `outputs` is emptied. Results broadcast to the inputs' shapes. If
+    the output is one number (`of_number`), kernels need not read its cotangent, 1.
     """
     trace = Trace(level, outputs, of_number=of_number)
     under_way = Pass(level, trace)
@@ -67,19 +51,7 @@ def backward(
 
 
 class _Walk:
-    """One backward pass.
-
-    Parameters
-    ----------
-    level : Level
-        The transform's.
-    trace : Trace
-        The nodes.
-    outputs : sequence of Origin
-        Where it begins.
-    under_way : Pass
-        Whose steps are taken while the walk goes on.
-    """
+    """One walk over the trace from the outputs; `under_way` takes each step before the next."""
 
     def __init__(
         self, level: Level, trace: Trace, outputs: Sequence[Origin], under_way: Pass
@@ -110,7 +82,7 @@ class _Walk:
                 return
 
     def _arrive(self, origin: Origin, reader: Group | None) -> None:
-        """Note that a consumer of a node has been visited; ``reader``: and joined a group."""
+        """Note that a consumer of a node was visited; `reader`: it joined this group."""
         number = self._trace.numbers[id(origin.node)]
         if reader is not None:
             self._readers.setdefault(number, []).append((reader, origin))
@@ -195,7 +167,10 @@ class _Walk:
                 self._arrive(parent, None)
 
     def _part(self, group: Group, origin: Origin) -> tuple[Place, Part] | None:
-        """Return what a value is a part of whose cotangent comes from one group alone."""
+        """Return the place and box that a value is a part of; None if it is none.
+
+        None too unless one group alone gives its cotangent.
+        """
         number = self._trace.numbers[id(origin.node)]
         node = self._trace.nodes[number]
         if type(node) is not RuleNode or self._waiting[number] or number in self._pass.found:

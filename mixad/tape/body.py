@@ -27,11 +27,11 @@ from mixad.tape.tracer import Level, Origin, Tracer, journal_of
 __all__ = ["Body", "are_made_alike", "came_into", "enter", "perform"]
 
 Steps: TypeAlias = Iterable[tuple[Any, Operation, Sequence[Any]]]
-"""What is done: the place of each result, the operation, and the places of its operands."""
+"""Operations in order: the place of the result, the operation, the places of its operands."""
 
 
 def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Return what came into a recording, by slot: held arrays and traced values, and numbers."""
+    """Return by slot what came into a recording: `Held` arrays and traced values; and numbers."""
     values = enumerate(strand.values)
     came = {slot: v for slot, v in values if type(v) is not State and v is not LINK}
     numbers = {slot: v for slot, v in came.items() if type(v) in NUMBERS}
@@ -39,7 +39,7 @@ def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
 
 
 def perform(steps: Steps, done: dict[Any, Any]) -> None:
-    """Do operations in order; put each result beside the values that they read."""
+    """Do operations in order; store each result in `done`, beside the values that they read."""
     rest: list[Any] = []
     for place, operation, given in steps:
         if operation is not FURTHER:
@@ -48,7 +48,7 @@ def perform(steps: Steps, done: dict[Any, Any]) -> None:
 
 
 def _performed(operation: Operation, operands: Sequence[Any]) -> Any:
-    """Return what an operation gives; note what it does where that is noted."""
+    """Return the result of an operation; if a journal notes what is done, note it there."""
     traced = [each for each in operands if isinstance(each, Tracer)]
     journal = journal_of(frozenset(chain.from_iterable(each.origin.levels for each in traced)))
     if journal is None:
@@ -126,23 +126,7 @@ def _are_nodes_alike(one: Origin, other: Origin) -> bool:
 class Body(Static):
     """A function of arrays that does the same operations whatever their elements are.
 
-    Parameters
-    ----------
-    name : str
-        For messages.
-    compute : callable
-        Of arrays or traced values, returns a list of these.
-    results : sequence of Result
-        What it returns.
-    kind : type
-        Of tracers.
-
-    Attributes
-    ----------
-    derived : dict
-        Its derivatives, by what is asked of them.
-    reads : set of int or None
-        Which operands its plans read; None while there is none.
+    `compute` takes arrays or traced values and returns a list of these.
     """
 
     def __init__(
@@ -152,12 +136,12 @@ class Body(Static):
         results: Sequence[Result],
         kind: type[Tracer],
     ) -> None:
-        self.name = name
+        self.name = name  # for messages
         self.compute = compute
         self.results = tuple(results)
-        self.kind = kind
-        self.derived: dict[tuple[Any, ...], Body] = {}
-        self.reads: frozenset[int] | None = None
+        self.kind = kind  # of tracers
+        self.derived: dict[tuple[Any, ...], Body] = {}  # its derivatives, by request
+        self.reads: frozenset[int] | None = None  # operands that plans read; None before the first
         self._plans: dict[Any, Plan | None] = {}
         self._operation = Operation(
             lambda *operands: list(compute(*operands)), is_kernel=False, is_primitive=True
@@ -190,14 +174,10 @@ class Body(Static):
         return found
 
     def plan(self, arrays: Sequence[Any], library: Library) -> Plan | None:
-        """Return what computes the results of arrays like these; None if they are to be asked for.
+        """Return what computes the results of arrays like these, which are as registers hold them.
 
-        Parameters
-        ----------
-        arrays : sequence of array
-            As registers hold them.
-        library : Library
-            Of the arrays.
+        None if the operations cannot be planned, or one looks at elements: then they run one by
+        one.
         """
         layout = tuple(map(describe_array, arrays))
         if layout not in self._plans:
@@ -216,7 +196,7 @@ class Body(Static):
         return ", ".join([*parts, *[f"{each} called from Python" for each in called]])
 
     def check(self, values: Sequence[Any]) -> None:
-        """Raise if values are no results: their places have been made for these."""
+        """Raise if values differ from the results in shape or type, for which memory was made."""
         for value, result in zip(values, self.results, strict=True):
             is_alike = tuple(value.shape) == result.shape
             if not (is_alike and element_type_of(value.dtype) == result.kind.type):
@@ -258,7 +238,7 @@ class Body(Static):
 
 
 def _as_weak(value: Any) -> Any:
-    """Return what adapts to the dtypes beside it, as the Python number did that was captured."""
+    """Return a value that adapts to the dtypes beside it, as the captured Python number did."""
     if not isinstance(value, Tracer):
         return value.item()
     cell, journal = Cell.of(value.cell.array, "off", weak=True), journal_of(value.origin.levels)

@@ -20,20 +20,9 @@ __all__ = ["broadcast_to", "sum_to"]
 
 
 def sum_to(x: Any, shape: Shape) -> Any:
-    """Sum an array over the axes that a shape lacks or has with extent 1.
+    """Sum floats or complex numbers over the axes that a shape lacks or has with extent 1.
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Of floats or complex numbers; if it is pending, its kernel will sum it and need not store
-        it.
-    shape : tuple of int
-        A shape that broadcasts to that of ``x``.
-
-    Returns
-    -------
-    array or Tracer
-        Of that shape.
+    The kernel of a pending array sums it and need not store it.
     """
     if tuple(x.shape) == shape:
         return x

@@ -1,9 +1,8 @@
 """Arrays that are written to, one assignment after the other, until someone asks for them.
 
-A traced array that is assigned to stands for a new value each time.  The first assignment copies
-the array; the next ones write into the copy for as long as nothing else holds the cell that stands
-for it.  So the cell of what was written is pending: it is asked for the array before anyone reads
-it, and from then on the array is not written to any more.
+Each assignment makes a traced array stand for a new value. The first assignment copies the array;
+the next ones write into the copy as long as nothing else holds its cell. So this cell is pending:
+whoever reads it asks it for the array first, and from then on nothing writes to the array.
 """
 
 from __future__ import annotations
@@ -23,14 +22,9 @@ __all__ = ["Buffer", "buffer_of", "copied", "written_array"]
 
 
 class Buffer:
-    """What holds the array of one pending cell.
+    """What holds the array of one pending cell; nobody else holds the array.
 
-    Parameters
-    ----------
-    array : array
-        The elements; nobody else holds it.
-    check : "off", "sample" or "full"
-        How closely it is watched once it is seen.
+    `check` says how closely the array is watched for changes once someone has seen it.
     """
 
     __slots__ = ("_cell", "array", "check")
@@ -50,10 +44,10 @@ class Buffer:
         cell.fill(self.array, self.check)
 
     def hold(self, cell: Cell) -> None:
-        """Let a reader hold the cell itself."""
+        """Do nothing: a reader holds the cell itself."""
 
     def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
-        """Return that nothing has to be made first, and what hands the array over."""
+        """Return what hands the array over; nothing has to be made first."""
         return [], self._run
 
     def _run(self) -> None:
@@ -63,19 +57,20 @@ class Buffer:
 
 
 def buffer_of(cell: Cell) -> Array | None:
-    """Return the array of a cell that may still be written to, for a look that ends now."""
+    """Return the array of a cell if it may still be written to; callers must not retain it."""
     return cell.pending.array if isinstance(cell.pending, Buffer) else None
 
 
 def copied(array: Array, kind: Kind) -> Array:
-    """Return the elements in an array that nothing else holds."""
+    """Return a copy of an array; nothing else holds it."""
     return kind.library.xp.asarray(array, copy=True)
 
 
 def written_array(tracer: Tracer, check: CheckMode) -> Array:
-    """Return the array of a tracer to write to, which only the tracer's new cell has.
+    """Return a tracer's array to write to; only the tracer's new cell has it.
 
-    It is copied if anything else holds its cell: what was recorded, or another name of the value.
+    It is copied if anything else holds the old cell: what was recorded, or another name of the
+    value.
     """
     cell = tracer.cell
     kind, device, pending = cell.kind, cell.device, cell.pending

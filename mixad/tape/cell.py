@@ -20,21 +20,11 @@ __all__ = ["Cell", "Kind", "Pending", "kind_of"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kind:
-    """What operations must know of a value beside its shape; the same object for equal ones.
-
-    Attributes
-    ----------
-    type : ScalarType
-        Type of the elements.
-    library : Library
-        The array library.
-    weak : bool
-        Whether it began as a Python number and adapts to the dtypes beside it.
-    """
+    """What operations must know of a value beside its shape; the same object for equal ones."""
 
     type: ScalarType
     library: Library
-    weak: bool
+    weak: bool  # whether it began as a Python number and adapts to the dtypes beside it
 
 
 @cache
@@ -60,29 +50,15 @@ class Pending(Protocol):
         ...
 
     def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
-        """Return what has to be made first, and what makes the values if that is nothing.
+        """Return what has to be made first, and what makes the values if nothing has to be.
 
-        It may make some of the others, too, which are to be made next.
+        It may also make some of the others, which are to be made next.
         """
         ...
 
 
 class Cell:
-    """One value: shape and kind are known, the array may be pending.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Its shape.
-    kind : Kind
-        Its type and library.
-    device : object
-        Its device, as the library names it.
-    pending : Pending, optional
-        What makes the array; None when it is there.
-    output : int
-        Which output of that it is.
-    """
+    """One value: shape and kind are known, the array may be pending."""
 
     __slots__ = ("__weakref__", "_array", "_check", "_seen", "device", "kind", "output", "pending",
                  "shape")  # fmt: skip
@@ -97,9 +73,9 @@ class Cell:
     ) -> None:
         self.shape = shape
         self.kind = kind
-        self.device = device
-        self.pending = pending
-        self.output = output
+        self.device = device  # as the library names it
+        self.pending = pending  # what makes the array; None if it is there
+        self.output = output  # which output of `pending` it is
         self._check: CheckMode = "off"
         self._array: Array = None
         self._seen: Held | None = None  # the array with its mark, once others can change it
@@ -147,7 +123,7 @@ class Cell:
 
     @property
     def array(self) -> Array:
-        """The array, for others to see; what makes it is run if it has not been."""
+        """The array, for others to see; it is made first if it is pending."""
         if self._seen is None:
             self._seen = Held(self.value, self._check)
         return self._seen.array
@@ -161,7 +137,7 @@ class Cell:
         return self._array if self._seen is None else self._seen.array
 
     def hold(self) -> None:
-        """Let what makes the array, if it is pending, hold the cell: it will be read."""
+        """Let whatever makes a pending array hold the cell: it will be read."""
         if self.pending is not None:
             self.pending.hold(self)
 

@@ -1,6 +1,7 @@
-"""Complex numbers taken apart for kernels, which compute with real ones, and put together again.
+"""Real and imaginary parts of complex numbers, for kernels, which compute with real numbers.
 
-Neither computes anything: ``re + 1j * im`` would make nan of infinities and lose signs of zeros.
+Splitting and joining compute nothing: ``re + 1j * im`` would turn infinities into nan and lose
+signs of zeros.
 The cotangent of z = x + iy is ∂x + i∂y of a real loss, so each is the other's adjoint.
 """
 
@@ -24,15 +25,7 @@ __all__ = ["joined", "parts"]
 def parts(z: Any) -> tuple[Any, Any]:
     """Return the real and the imaginary part of a complex number, an array or a tracer.
 
-    Parameters
-    ----------
-    z : complex, array or Tracer
-        Of complex numbers.
-
-    Returns
-    -------
-    tuple
-        Two of the same kind; of an array, views of it where its library gives any.
+    The parts of an array are views where its library has views.
     """
     if is_constant(z):
         re, im = parts(unwrapped(z))
@@ -46,18 +39,7 @@ def parts(z: Any) -> tuple[Any, Any]:
 
 
 def joined(re: Any, im: Any) -> Any:
-    """Return the complex number, array or tracer with these parts.
-
-    Parameters
-    ----------
-    re, im : float, array or Tracer
-        Of one type of floats and one shape.
-
-    Returns
-    -------
-    complex, array or Tracer
-        Of the same kind.
-    """
+    """Return the complex number, array or tracer with these parts, of one type and one shape."""
     if is_constant(re):
         return constant(joined(unwrapped(re), unwrapped(im)))
     if isinstance(re, Tracer) or isinstance(im, Tracer):

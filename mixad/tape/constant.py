@@ -1,9 +1,9 @@
 """Constants: tracers that no transform follows, so that whole programs stay in one namespace.
 
-What the functions of a namespace make of plain arrays has no derivative, but stands beside what
-has: it must have the same namespace, and take traced values when it is written to.  So it is a
-tracer of no level.  It is computed at once, by its library, on arrays; where it meets what is
-traced, its array does.
+The results of a namespace's functions on plain arrays have no derivative, but stand beside values
+that have one: they must have the same namespace, and take traced values when they are written to.
+So a constant is a tracer of no level. Its library computes it at once, on arrays; where a constant
+meets a traced value, its array is used.
 """
 
 from __future__ import annotations
@@ -27,24 +27,13 @@ __all__ = ["ConstantCell", "constant", "constant_class", "constants", "derived",
 
 
 class ConstantCell(Cell):
-    """An array as it is: of any dtype, and not watched for changes.
-
-    Parameters
-    ----------
-    array : array
-        Of any library.
-
-    Attributes
-    ----------
-    is_lent : bool
-        Whether something has recorded the array, so that it is not written to any more.
-    """
+    """An array of any library and dtype, as it is; it is not watched for changes."""
 
     __slots__ = ("_given", "is_lent")
 
     def __init__(self, array: Array) -> None:
         self._given = array
-        self.is_lent = False
+        self.is_lent = False  # whether it has been recorded, so that it is not written to any more
         self.pending = None
 
     @property
@@ -118,7 +107,7 @@ def _constant(leaf: Any) -> Any:
 
 
 def derived(result: Any, sources: Iterable[Any]) -> Any:
-    """Return what was computed of constants as constants, which know what they are views of."""
+    """Return results computed from constants as constants, which know what they are views of."""
     found = constants(result)
     bases = [source for source in sources if is_constant(source)]
     for each in found if isinstance(found, (tuple, list)) else (found,):

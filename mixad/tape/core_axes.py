@@ -1,4 +1,4 @@
-"""Arrays taken apart along their last axes, element by element, and put together again."""
+"""The elements along an array's last axes, as arrays of their own and put together again."""
 
 from __future__ import annotations
 
@@ -27,19 +27,9 @@ Core = tuple[int, ...]
 
 
 def taken_apart(x: Any, core: Core) -> list[Any]:
-    """Return the elements that an array has along its last axes, each over the axes before.
+    """Return views of the elements along the last axes, whose lengths are `core` (not empty).
 
-    Parameters
-    ----------
-    x : array or Tracer
-        Its last axes have the lengths ``core``.
-    core : tuple of int
-        Not empty.
-
-    Returns
-    -------
-    list of (array or Tracer)
-        Views, the last index running first.
+    Each view is over the axes before; the last index runs first.
     """
     if is_constant(x):
         return list(map(constant, _views(None, unwrapped(x), core)))
@@ -51,19 +41,10 @@ def taken_apart(x: Any, core: Core) -> list[Any]:
 
 
 def put_together(elements: Sequence[Any], core: Core) -> Any:
-    """Return an array of elements along new last axes: see `taken_apart`.
+    """Return an array of elements along new last axes; the inverse of `taken_apart`.
 
-    Parameters
-    ----------
-    elements : sequence of (array or Tracer), or of numbers
-        Of one dtype and shape.
-    core : tuple of int
-        Lengths of the new axes, as many in all as there are elements.
-
-    Returns
-    -------
-    array or Tracer
-        Of NumPy for numbers.
+    `core` are the lengths of the new axes. Elements have one dtype and shape; numbers make a NumPy
+    array.
     """
     if any(map(is_constant, elements)):
         return constant(put_together(list(map(unwrapped, elements)), core))
@@ -79,7 +60,7 @@ def put_together(elements: Sequence[Any], core: Core) -> Any:
 
 
 def _apply(rule: Any, args: Sequence[Any], static: Any) -> Any:
-    """Return what a rule gives for some arguments."""
+    """Return the result of a rule on some arguments."""
     apply = apply_rule if type(rule) is Rule else apply_values_rule
     return apply(rule, *args, **static)
 

@@ -1,6 +1,6 @@
-"""What is done to compute values and to carry cotangents back, in order: entries over registers.
+"""Entries over registers: in order, what computes values and carries cotangents back.
 
-A cotangent is told by the register of its value.
+The register of a value identifies its cotangent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Launched(NamedTuple):
 
     @property
     def fills(self) -> Sequence[Register] | None:
-        """The registers that it fills; None where it is needed anyhow."""
+        """The registers that it fills; None if it is always needed."""
         return None if self.call.may_be_outside else self.results
 
 
@@ -61,7 +61,7 @@ class Stores(NamedTuple):
 
     @property
     def fills(self) -> Sequence[Register] | None:
-        """The registers that it fills; None where it is needed anyhow."""
+        """The registers that it fills; None if it is always needed."""
         is_needed = any(p.kind == "array" for p in self.passes[0].params)
         return None if is_needed else [at for at, _ in self.results]
 
@@ -80,7 +80,7 @@ class Viewed(NamedTuple):
 
     @property
     def fills(self) -> Sequence[Register] | None:
-        """The registers that it fills; None where it is needed anyhow."""
+        """The registers that it fills; None if it is always needed."""
         return (self.result,)
 
 
@@ -99,17 +99,17 @@ class Evaluated(NamedTuple):
 
     @property
     def fills(self) -> Sequence[Register] | None:
-        """The registers that it fills; None where it is needed anyhow."""
+        """The registers that it fills; None if it is always needed."""
         return self.results
 
 
 class PulledKernel(NamedTuple):
-    """A kernel that gives the gradients of what some kernels read from outside, and results.
+    """A kernel that makes gradients of what some kernels read from outside, and results.
 
-    An argument, and what else is `read`, is one of the `cotangents` (True, and which), or in a
-    register (False, and that).  A target is a value, and where its gradient is found
-    (``plan.places``); gradients that are parts of one value are `placed`, or `shifted`: kernels
-    of their own add these up.
+    An argument, and what else is `read`, is a pair: True and an index into `cotangents`, or False
+    and a register. A target is a value, and where its gradient is (`GradientPlan.places`).
+    Gradients that are parts of one value are `placed`, or `shifted`: kernels of their own add these
+    up.
     """
 
     cotangents: tuple[Register, ...]
@@ -131,11 +131,11 @@ class PulledKernel(NamedTuple):
 
     @property
     def fills(self) -> None:
-        """It is needed anyhow."""
+        """None: it is always needed."""
 
 
 class Pulled(NamedTuple):
-    """A rule that is pulled back; of arguments whose elements are not read it has the shape."""
+    """A rule that is pulled back; of arguments that it does not read it has the shapes."""
 
     rule: Rule
     static: Mapping[str, Any]
@@ -151,7 +151,7 @@ class Pulled(NamedTuple):
 
     @property
     def fills(self) -> None:
-        """It is needed anyhow."""
+        """None: it is always needed."""
 
 
 class PulledValues(NamedTuple):
@@ -172,7 +172,7 @@ class PulledValues(NamedTuple):
 
     @property
     def fills(self) -> None:
-        """It is needed anyhow."""
+        """None: it is always needed."""
 
 
 class PulledCall(NamedTuple):
@@ -190,11 +190,11 @@ class PulledCall(NamedTuple):
 
     @property
     def fills(self) -> None:
-        """It is needed anyhow."""
+        """None: it is always needed."""
 
 
 class Contracted(NamedTuple):
-    """Stored partials that are multiplied by cotangents, of some outputs of the broadcast."""
+    """Stored partials, multiplied by the cotangents of some outputs of the broadcast."""
 
     plan: ForwardPlan
     residuals: tuple[Register | None, ...]
@@ -212,7 +212,7 @@ class Contracted(NamedTuple):
 
     @property
     def fills(self) -> None:
-        """It is needed anyhow."""
+        """None: it is always needed."""
 
 
 Entry: TypeAlias = (

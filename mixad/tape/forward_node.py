@@ -1,7 +1,7 @@
 """The kernel node whose partials are computed with the primal and multiplied by cotangents later.
 
 One call makes outputs and partials; the pullback is a second, cheap kernel that reads partials
-and cotangents only.  It pays where the program is dear and nothing is broadcast.
+and cotangents only. It pays where the program is costly and nothing is broadcast.
 """
 
 from __future__ import annotations
@@ -29,19 +29,7 @@ __all__ = ["ForwardNode", "contraction_of", "record_forward"]
 
 
 class ForwardNode:
-    """A broadcast whose partials are stored, or will be when its call runs.
-
-    Parameters
-    ----------
-    stored : Stored
-        The partials.
-    shape : tuple of int
-        The broadcast shape.
-    results : sequence of Result
-        What the outputs are.
-    options : KernelOptions
-        The user's overrides.
-    """
+    """A broadcast whose partials are stored, or will be when its call runs."""
 
     __slots__ = ("options", "parents", "results", "shape", "stored")
     name = "kernel"
@@ -51,10 +39,10 @@ class ForwardNode:
         self, stored: Stored, shape: Shape, results: Sequence[Result], options: KernelOptions
     ) -> None:
         self.stored = stored
-        self.shape = shape
+        self.shape = shape  # the broadcast shape
         self.options = options
         self.parents = tuple(stored.parents)
-        self.results = results
+        self.results = results  # what the outputs are
 
     @classmethod
     def of(cls, node: KernelNode) -> ForwardNode:
@@ -95,18 +83,8 @@ def contraction_of(
 ) -> GradientPlan:
     """Return the kernel that multiplies partials by the cotangents of some outputs.
 
-    Parameters
-    ----------
-    plan : ForwardPlan
-        Where the partials are.
-    wrt : tuple of int
-        Arguments whose gradients are wanted.
-    cotangents : tuple of int
-        Outputs that have a cotangent.
-    shapes : sequence of tuple of int
-        Those of the arguments.
-    shape : tuple of int
-        The broadcast shape.
+    `wrt` are arguments whose gradients are wanted, `shapes` those of all arguments, `shape` the
+    broadcast shape.
     """
     summed = tuple([None if shapes[i] == shape else shapes[i] for i in wrt])
     return _contraction(plan, wrt, cotangents, summed)
@@ -126,21 +104,9 @@ def _contraction(
 def record_forward(
     program: Program, arguments: Sequence[Any], options: KernelOptions
 ) -> tuple[Any, ...]:
-    """Record a program so that its call computes outputs and partials.
+    """Record a program so that its call computes outputs and partials; return the outputs.
 
-    Parameters
-    ----------
-    program : Program
-        Of scalars.
-    arguments : sequence
-        One for each param, some of them traced.
-    options : KernelOptions
-        The user's overrides.
-
-    Returns
-    -------
-    tuple
-        The outputs of the program, as `mixad.tape.apply.apply_program` returns them.
+    Some arguments are traced. Outputs are like those of `mixad.tape.apply.apply_program`.
     """
     active = tuple(i for i, a in enumerate(arguments) if isinstance(a, Tracer))
     for index in active:
@@ -187,7 +153,7 @@ def _first_read(program: Program, array: Var) -> SourceLocation | None:
 
 
 def _residual(argument: Any, source: Any) -> Any:
-    """Return an argument as the node keeps it: a tracer, a held array or a number.
+    """Return an argument as the node retains it: a tracer, a `Held` array or a number.
 
     The user's own tracer may stand for another value later: the node has one of its own.
     """

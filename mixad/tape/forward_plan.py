@@ -1,8 +1,8 @@
 """Partials with the primal: which programs compute them, and which contract them later.
 
-Of all partials of a program only those are stored that exist nowhere else: a partial that is zero
-does not exist, a constant is part of the contraction, and one that equals an argument, an output or
-another partial is read there.
+Only partials that exist nowhere else are stored: a partial that is zero does not exist, a constant
+is part of the contraction, and one that equals an argument, an output or another partial is read
+there.
 """
 
 from __future__ import annotations
@@ -31,20 +31,13 @@ __all__ = ["ForwardPlan", "Stored", "plan_contraction", "plan_forward"]
 class ForwardPlan:
     """The dual programs of a broadcast.
 
-    Attributes
-    ----------
-    program : Program
-        The broadcast.
-    passes : tuple of Program
-        With the same params, one for each chunk of active inputs; all their outputs, one pass after
-        the other, are the *stored* arrays.  The first are the outputs of the broadcast.
-    partials : tuple of mapping
-        For each output of the broadcast and each param, where the partial is: a constant, or a
-        position among the arguments followed by the stored arrays.
+    All outputs of the passes, one pass after the other, are the *stored* arrays; the outputs of the
+    broadcast come first. `partials` says for each output and param where the partial is: a
+    constant, or a position among the arguments followed by the stored arrays.
     """
 
-    program: Program
-    passes: tuple[Program, ...]
+    program: Program  # the broadcast
+    passes: tuple[Program, ...]  # same params; one per chunk of active inputs
     partials: tuple[Mapping[int, Const | int], ...]
 
     @property
@@ -59,44 +52,21 @@ class ForwardPlan:
 class Stored:
     """Partials that have been made, or will be when a call runs.
 
-    Attributes
-    ----------
-    plan : ForwardPlan
-        Where they are.
-    residuals : sequence
-        The arguments, then the stored arrays: tracers, cells, held arrays and numbers; None for
-        those that are no partials.
-    parents : sequence of (Origin or None)
-        Where the arguments came from.
-    shapes : sequence of tuple
-        Shapes of the arguments.
-    outputs : sequence of int
-        For each output of the node, which one of the broadcast it is, or is a sum of.
+    `residuals` are the arguments, then the stored arrays: tracers, cells, `Held` arrays, numbers;
+    None for those that are no partials.
     """
 
-    plan: ForwardPlan
+    plan: ForwardPlan  # where they are
     residuals: Sequence[Any]
-    parents: Sequence[Origin | None]
-    shapes: Sequence[tuple[int, ...]]
-    outputs: Sequence[int]
+    parents: Sequence[Origin | None]  # where the arguments came from
+    shapes: Sequence[tuple[int, ...]]  # of the arguments
+    outputs: Sequence[int]  # by output of the node, which of the broadcast's it is or is a sum of
 
 
 def plan_forward(program: Program, wrt: tuple[int, ...], options: KernelOptions) -> ForwardPlan:
-    """Return how a program's outputs are computed together with their partials.
+    """Return how outputs are computed together with their partials by the params `wrt`.
 
-    Parameters
-    ----------
-    program : Program
-        Of the broadcast.
-    wrt : tuple of int
-        Params to differentiate with respect to.
-    options : KernelOptions
-        The user's overrides.
-
-    Returns
-    -------
-    ForwardPlan
-        The same object for equal arguments.
+    Equal arguments give the same object.
     """
     return _forward(program, program.origin, wrt, options.chunk or MAX_PARTIALS)
 
@@ -125,7 +95,7 @@ def _forward(program: Program, origin: str, wrt: tuple[int, ...], chunk: int) ->
 
 
 class _Store:
-    """What one dual program stores: ``kept``, as the arrays from position ``first`` on."""
+    """What one dual program stores: `kept`, the arrays from position `first` on."""
 
     def __init__(self, program: Program, first: int, primals: Sequence[Atom]) -> None:
         self.first = first
@@ -147,22 +117,10 @@ class _Store:
 def plan_contraction(
     plan: ForwardPlan, wrt: tuple[int, ...], cotangents: tuple[int, ...]
 ) -> PullbackPlan:
-    """Return the program that multiplies partials by cotangents.
+    """Return the program, of one pass, that multiplies partials by cotangents.
 
-    Parameters
-    ----------
-    plan : ForwardPlan
-        Where the partials are.
-    wrt : tuple of int
-        Params whose gradients are wanted.
-    cotangents : tuple of int
-        Outputs that have a cotangent.
-
-    Returns
-    -------
-    PullbackPlan
-        Of one pass; its params are chosen from the arguments, the stored arrays, and one cotangent
-        for each of ``cotangents``.
+    `wrt` are params, `cotangents` the outputs that have one. Params of the result are chosen from
+    the arguments, the stored arrays and one cotangent for each of `cotangents`.
     """
     params = plan.program.params
     types = [p.var.type for p in params] + [out.type for p in plan.passes for out in p.outputs]

@@ -1,8 +1,8 @@
-"""Pending nodes become one program: which of them, and what it computes from what.
+"""Fusion of pending nodes into one program: which nodes, and what it computes from what.
 
 The programs of several nodes are copied into one, where each reads the others' results directly.
-What a fused program is depends on the nodes' calls and on who reads whom, nothing else; that is
-its key, and everything derived from it is kept with it.
+A fused program depends only on the nodes' calls and on who reads whom; that is its key, and
+everything derived from it is retained with it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["LONGEST", "NOTHING", "FusedProgram", "Fusion", "common_options", "fi
 
 MAX_NODES = 64
 """Nodes in one kernel: compile time grows with its length (at 32 nodes of 10 inputs 0.2 s), speed
-does not.  Each cut is one more kernel to compile: a long chain takes time with its length, whatever
-the number is, but where it repeats itself and finds its kernels again."""
+does not. Each cut is one more kernel to compile: compiling a long chain takes time with its length,
+whatever the number is, unless the chain repeats itself and finds its kernels again."""
 
 LONGEST = 1000
 """What one element of a kernel of several nodes may cost: compile time grows with it as well."""
 
 HIGH_COST = 500
-"""What programs cost, per element, that are not put into one kernel with each other: nothing is
-gained, for the arrays between them are cheap beside them, and registers are short."""
+"""Cost per element from which two programs are not put into one kernel: nothing is gained, since
+the arrays between them are cheap beside them, and registers are short."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,43 +62,20 @@ class FusedProgram:
 
 
 class Fusion(NamedTuple):
-    """Fused nodes with what they read from outside.
+    """Fused nodes and the leaves that they read from outside."""
 
-    Attributes
-    ----------
-    fused : FusedProgram
-        What is computed; its params are the leaves.
-    places : list of (int, int)
-        For each leaf a member and the index of its argument that it is.
-    sources : list
-        A cell, a held array or a number.
-    parents : list of (Origin or None)
-        Where it came from; None if it is not traced.
-    shapes : list of tuple
-        Its shape; empty for what is no lane.
-    """
-
-    fused: FusedProgram
-    places: list[tuple[int, int]]
-    sources: list[Any]
-    parents: list[Origin | None]
-    shapes: list[Shape]
+    fused: FusedProgram  # its params are the leaves
+    places: list[tuple[int, int]]  # by leaf: a member, and the index of its argument
+    sources: list[Any]  # by leaf: a cell, a `Held` array or a number
+    parents: list[Origin | None]  # by leaf: where it came from; None if not traced
+    shapes: list[Shape]  # by leaf; empty for what is no lane
 
 
 def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fusion:
-    """Return the fusion of some nodes.
+    """Return the fusion of some nodes, each after those whose results it reads inside.
 
-    Parameters
-    ----------
-    members : sequence of KernelNode
-        Each after those whose results it reads inside.
-    wanted : sequence of (int, int)
-        The results of the fused program: position of a member, and which result of its program.
-
-    Returns
-    -------
-    Fusion
-        Leaves that are the same value are one.
+    `wanted` are the results of the fused program: position of a member, and result of its program.
+    Leaves that are the same value become one.
     """
     position = {id(node): at for at, node in enumerate(members)}
     known: dict[object, int] = {}
@@ -128,12 +105,12 @@ def fuse(members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]) -> Fu
 
 
 def internal(member: int, result: int) -> int:
-    """Return what stands among leaves for a result of a call."""
+    """Return the code, among leaves, of a result of a call."""
     return ~(member << 16 | result)
 
 
 def _mark(source: Any, parent: Origin | None, kind: str, count: int) -> object:
-    """Return what tells a leaf from others; numbers are told apart: equal ones may change."""
+    """Return a key of a leaf; each number has its own, since equal ones may change."""
     if parent is not None:
         return id(parent.node), parent.output, id(parent.levels), kind
     return (source.identity, kind) if type(source) is Held else count
@@ -144,14 +121,9 @@ def _shape(source: Any) -> Shape:
 
 
 def program_read(fusion: Fusion, shape: Shape) -> tuple[Program, tuple[int, ...]]:
-    """Return the program of a fusion and which leaves it takes: as few as give it its shape.
+    """Return the program of a fusion, and its leaves that it takes.
 
-    Parameters
-    ----------
-    fusion : Fusion
-        Of nodes.
-    shape : tuple of int
-        Theirs.
+    These are as few as give the nodes' `shape`.
     """
     program, kept = fusion.fused.trimmed
     if any(fusion.shapes[i] == shape for i in kept):
@@ -171,16 +143,10 @@ NOTHING = FusedProgram(Builder("nothing").finish([]))
 def fused_program(
     calls: tuple[KernelCall, ...], reads: tuple[int, ...], wanted: tuple[tuple[int, int], ...]
 ) -> FusedProgram:
-    """Return the fused program of some calls.
+    """Return the fused program of some calls, in order.
 
-    Parameters
-    ----------
-    calls : tuple of KernelCall
-        In order.
-    reads : tuple of int
-        For each argument of each call a leaf, or the complement of what `internal` packs.
-    wanted : tuple of (int, int)
-        Its results: call, and result of the call's program.
+    `reads` has for each argument of each call a leaf, or a result inside as `internal` packs it;
+    `wanted` has the results: a call, and a result of its program.
     """
     first = calls[0].passes[0]
     is_alone = len(calls) == 1 and reads == tuple(range(len(reads)))
@@ -225,8 +191,8 @@ def is_alike(node: KernelNode, other: KernelNode) -> bool:
 def may_fuse(source: Origin, reader: KernelNode) -> bool:
     """Whether a pending value could be computed where a node reads it.
 
-    Not what has been made, which is read; and not along an edge that a running transform is taken
-    off: through it, that transform would see what it shall not.
+    A value that has been made is read instead. Nothing is fused along an edge that lacks a running
+    transform of the node: through it, that transform would see what it must not.
     """
     node = producer_of(source)
     return (
@@ -246,12 +212,12 @@ def producer_of(source: Origin) -> KernelNode:
 
 
 def common_options(one: KernelOptions, other: KernelOptions) -> KernelOptions | None:
-    """Return the options of a kernel that two nodes share, None if theirs differ."""
+    """Return the options of a kernel that two nodes share; None if theirs differ."""
     if one is other or other == DEFAULT_OPTIONS:
         return one
     return other if one in (DEFAULT_OPTIONS, other) else None
 
 
 def fits(count: int, cost: int, other: int) -> bool:
-    """Whether one kernel is made of so many nodes, of which some cost so much and others that."""
+    """Whether nodes of two costs, so many together, fit into one kernel."""
     return count <= MAX_NODES and min(cost, other) < HIGH_COST and cost + other <= LONGEST

@@ -1,4 +1,4 @@
-"""How the gradients of a fused program are computed: which kernel, from what, giving what."""
+"""How the gradients of a fused program are computed: by which kernel, from what, and into what."""
 
 from __future__ import annotations
 
@@ -38,42 +38,15 @@ MADE = ("array", "shared")
 
 @dataclass(frozen=True, eq=False)
 class GradientPlan:
-    """The kernel of some gradients.
+    """The kernel of some gradients."""
 
-    Attributes
-    ----------
-    call : KernelCall or None
-        What makes the arrays: primal results first, then gradients; None if there are none.
-    kept : tuple of int
-        What its params are: leaves and, after those, cotangents.
-    places : tuple of GradientPlace
-        For each leaf in ``wrt``, where its gradient is.
-    primals : int
-        How many of the arrays are primal results.
-    """
-
-    call: KernelCall | None
-    kept: tuple[int, ...]
-    places: tuple[GradientPlace, ...]
-    primals: int
+    call: KernelCall | None  # makes primal results, then gradients; None if there are none
+    kept: tuple[int, ...]  # its params: leaves and, after those, cotangents
+    places: tuple[GradientPlace, ...]  # for each leaf in `wrt`, where its gradient is
+    primals: int  # how many of the arrays are primal results
 
     def arrays(self, kept: list[Any], shape: Shape, options: KernelOptions) -> Sequence[Any]:
-        """Run the call, or record it where a value is traced.
-
-        Parameters
-        ----------
-        kept : list
-            Its arguments.
-        shape : tuple of int
-            The broadcast shape.
-        options : KernelOptions
-            The user's overrides.
-
-        Returns
-        -------
-        sequence of array or Tracer
-            The outputs of the call.
-        """
+        """Run the call on `kept`, or record it if one of these is traced; return the outputs."""
         if self.call is None:
             return ()
         call = self.call
@@ -89,7 +62,7 @@ def in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
     """Return the arguments of a call such that they broadcast to a shape.
 
     Those that a pullback does not read may have been all that gave it this shape: then a lane is
-    broadcast before the call.  Arrays that are indexed do not count, whatever their shape is.
+    broadcast before the call. Indexed arrays do not count, whatever their shape is.
     """
     for kind, value in zip(call.kinds, kept, strict=True):
         if kind == "lane" and value.shape == shape:
@@ -104,46 +77,24 @@ def in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
 class Asked(NamedTuple):
     """What is wanted of a fused program.
 
-    Attributes
-    ----------
-    wrt : tuple of int
-        Leaves whose gradients are wanted.
-    cotangents : tuple of int
-        Results that have a cotangent.
-    primals : tuple of (int, and tuple of int or None)
-        Results that are wanted too, with the shape that they are summed to.
-    shapes : tuple of (tuple of int, Part or None)
-        For each of ``wrt``, the shape that its gradient is summed to, or the part of a larger array
-        that it is to be; None: nothing is summed.
-    mode : Mode
-        How it is differentiated.
-    units : tuple of int
-        Positions in ``cotangents`` of those that are known to be 1.
+    `primals` are results that are wanted too, with the shapes that they are summed to. For each of
+    `wrt`, `shapes` has the shape that its gradient is summed to or the part of a larger array that
+    it becomes; None if nothing is summed.
     """
 
-    wrt: tuple[int, ...]
-    cotangents: tuple[int, ...]
+    wrt: tuple[int, ...]  # leaves whose gradients are wanted
+    cotangents: tuple[int, ...]  # results that have a cotangent
     primals: tuple[tuple[int, Shape | None], ...]
     shapes: tuple[Shape | Part | None, ...]
     mode: Mode
-    units: tuple[int, ...] = ()
+    units: tuple[int, ...] = ()  # positions in `cotangents` of those that are known to be 1
 
 
 @lru_cache(maxsize=1024)
 def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
     """Return how gradients, and some results on the way, are computed.
 
-    Parameters
-    ----------
-    fused : FusedProgram
-        The program.
-    asked : Asked
-        What is wanted.
-
-    Returns
-    -------
-    GradientPlan
-        The same object for equal arguments.
+    Equal arguments give the same object.
     """
     return plan_of_pullback(fused.program, pulled(fused, asked), asked.primals, asked.shapes)
 
@@ -162,7 +113,7 @@ def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
 def _varies(plan: PullbackPlan) -> bool:
     """Whether gradients are computed from lanes: a kernel has at least one.
 
-    One that is a number everywhere is a multiple of its cotangent, and may be had without a kernel.
+    A gradient that is a number everywhere is a multiple of its cotangent and may need no kernel.
     """
     made = [plan.passes[at].outputs[result] for at, result in filter(None, plan.gradients)]
     lanes = [param for found in plan.passes for param in found.params if param.kind == "lane"]
@@ -195,7 +146,7 @@ def plan_of_pullback(
 ) -> GradientPlan:
     """Return the kernel of a pullback: see `plan_gradients`.
 
-    ``copies`` says that a gradient which is a cotangent, unchanged, is to be an array of its own.
+    `copies` says that a gradient that is an unchanged cotangent gets an array of its own.
     """
     outputs = [OutputRequest(*pullback.primals[result], shape) for result, shape in primals]
     places: list[GradientPlace] = []

@@ -1,4 +1,4 @@
-"""Nodes whose gradients one kernel computes: they join on the way back."""
+"""Groups of nodes whose gradients one kernel computes: nodes join on the way back."""
 
 from __future__ import annotations
 
@@ -30,27 +30,9 @@ def _reads(node: KernelNode, level: Level) -> set[tuple[int, ...]]:
 
 
 class Group:
-    """Pending nodes over one shape that are pulled back together.
+    """Pending nodes over one shape that are pulled back together in the backward pass of one level.
 
-    Parameters
-    ----------
-    level : Level
-        The transform's whose backward pass it is.
-    node : KernelNode
-        The first of them.
-    active : sequence of Origin
-        Its parents that carry the level.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Theirs.
-    level : Level
-        As given.
-    members : list of KernelNode
-        Each before those that it reads; empty once they have been pulled back or taken.
-    options : KernelOptions
-        The user's overrides, those of all together.
+    `node` is the first; `active` are its parents that carry the level.
     """
 
     __slots__ = ("_active", "_cost", "_has_loops", "_indexed", "_taker", "level", "members",
@@ -58,9 +40,9 @@ class Group:
 
     def __init__(self, level: Level, node: KernelNode, active: Sequence[Origin]) -> None:
         self.shape = node.shape
-        self.members = [node]
+        self.members = [node]  # each before those that it reads; empty once pulled back or taken
         self.level = level
-        self.options = node.options
+        self.options = node.options  # of all members together
         self._cost = node.call.cost
         self._has_loops = node.call.has_loops
         self._active: set[tuple[int, ...]] = {(id(p.node), p.output) for p in active}
@@ -82,16 +64,11 @@ class Group:
         return group
 
     def take(self, other: Group) -> bool:
-        """Let the nodes of another group join if they fit; tell whether they did.
+        """Let the nodes of another group of the same shape join if they fit; tell whether they did.
 
-        Their cotangents are there or come from members, and nothing that has yet to be visited
-        lies between the two.  More inputs than one dual chunk holds would be paid for with a
-        second evaluation of all, unless there is no loop, and so reverse accumulation.
-
-        Parameters
-        ----------
-        other : Group
-            Over the same shape.
+        Nothing that is still to be visited lies between. They do not join if dual numbers, for a
+        loop or by the options, would carry more inputs than one chunk holds: that needs a second
+        pass.
         """
         if not self.level.fuses:
             return False

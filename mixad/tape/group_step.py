@@ -23,10 +23,10 @@ from mixad.tape.tracer import Level, Origin
 __all__ = ["step_of"]
 
 _Found: TypeAlias = Mapping[int, Mapping[int, Cotangent]]
-"""By the number of a node, for each of its outputs that has one its cotangent."""
+"""Cotangents, by the number of a node and its output; only outputs that have one."""
 
 _PartOf: TypeAlias = Callable[[Origin], tuple[Place, Part] | None]
-"""What a value is a part of that gets no other cotangent, and which part; None for others."""
+"""Returns the place and box that a value is a part of, if it gets no other cotangent; else None."""
 
 _Wholes: TypeAlias = Mapping[Place, Mapping[int, Part]]
 """Values that leaves are parts of, with the leaves and which parts they are."""
@@ -35,27 +35,14 @@ _Result: TypeAlias = tuple[int, int]
 """A member, and a result of its program."""
 
 _Live: TypeAlias = tuple[int, int, OutputRequest]
-"""An output that someone holds: its member, its number, what is wanted of it."""
+"""A live output: its member, its number, what is wanted of it."""
 
 
 def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> KernelStep | None:
-    """Return the step that pulls a group back; None if nothing of it has a cotangent.
+    """Return the step that pulls a group back; None if no member has a cotangent.
 
-    Parameters
-    ----------
-    group : Group
-        Which nothing more joins.
-    trace : Trace
-        With the members.
-    found : mapping
-        By the number of a node, for each of its outputs that has one its cotangent.
-    part_of : callable
-        What a value is a part of that gets no other cotangent, and which part; None for others.
-
-    Returns
-    -------
-    KernelStep or None
-        Where its arguments are found and where its gradients go is said by places in the trace.
+    Nothing joins it later. `found` has the cotangents so far, by node and output. `part_of` returns
+    the place and box that a value is a part of, if it gets no other cotangent; else None.
     """
     members = group.members[::-1]
     numbers = [trace.numbers[id(node)] for node in members]
@@ -108,7 +95,7 @@ def _live(members: Sequence[KernelNode]) -> list[_Live]:
 def _fused(
     group: Group, members: Sequence[KernelNode], seeds: Sequence[_Result], live: Sequence[_Live]
 ) -> tuple[Fusion, Asked]:
-    """Return the members' programs as one, and what is asked of it: seeds have a cotangent."""
+    """Return the members' programs as one, and what is wanted of it; `seeds` have a cotangent."""
     held = [(at, request.result) for at, _, request in live]
     results = list(dict.fromkeys([*seeds, *held]))
     fusion = fuse(members, results)
@@ -147,7 +134,7 @@ def _asked(
 def _wholes(group: Group, fusion: Fusion, asked: Asked, part_of: _PartOf, found: _Found) -> _Wholes:
     """Return the values that leaves are parts of, with the leaves and which parts they are.
 
-    A single part of what has a cotangent already is added to that.
+    If a value has a cotangent already, a single part of it is added to that.
     """
     wholes: dict[Place, dict[int, Part]] = {}
     for leaf, shape in zip(asked.wrt, asked.shapes, strict=True):
@@ -162,7 +149,7 @@ def _wholes(group: Group, fusion: Fusion, asked: Asked, part_of: _PartOf, found:
 
 
 def _is_placeable(part: Part, shape: Shape) -> bool:
-    """Whether a kernel over a shape writes a part: in loops that go through the whole in order."""
+    """Whether a kernel over a shape can write a part: its loops go through the whole in order."""
     extents = zip(part.whole, shape, strict=True) if len(part.whole) == len(shape) else [(0, 1)]
     return 0 not in shape and shape != () and all(n > 1 or own == 1 for own, n in extents)
 
@@ -218,7 +205,7 @@ def _is_pending(source: Any) -> bool:
 def _added_alone(
     trace: Trace, fusion: Fusion, targets: Mapping[int, tuple[str, int]], wholes: _Wholes
 ) -> Iterator[tuple[Place, str, int]]:
-    """Return of what each gradient is that is no part of another, and where it is found."""
+    """Return the target of each gradient that is no part of a whole, and where it is found."""
     in_wholes = {leaf for parts in wholes.values() for leaf in parts}
     for leaf, place in targets.items():
         if leaf not in in_wholes:

@@ -1,9 +1,9 @@
-"""Arrays that will be read later: one that was changed in the meantime is found, not used.
+"""Arrays that will be read later; one that has changed in the meantime is refused.
 
-What is pending or recorded reads its arrays when it runs, which may be long after the user handed
-them over.  Locking them would break programs that rightly write to what no derivative needs, so
-they are compared instead: torch counts the writes to a tensor; of other arrays a sample of the
-elements is kept, or a digest of all of them with ``MIXAD_CHECK=full``.
+A pending or recorded operation reads its arrays when it runs, perhaps long after the user handed
+them over. Locking them would break programs that rightly write to arrays that no derivative needs,
+so they are compared instead: torch counts the writes to a tensor; of other arrays a sample of the
+elements is retained, or a digest of all with ``MIXAD_CHECK=full``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from mixad.errors import TracerError
 __all__ = ["Held", "Reader", "is_compared_whole", "sampling_step"]
 
 _WHOLE = 256
-"""Arrays of so many elements are compared whole."""
+"""Arrays of up to so many elements are compared whole."""
 
 _SAMPLES = 64
-"""Elements that are compared of a larger array, at least: a changed block of 1/64 of it is always
-found.  Each is fetched from memory twice, which takes as long as some 100 elements of a kernel."""
+"""Least number of elements of a larger array that are compared: a changed block of 1/64 of it is
+always found. Each is fetched from memory twice, which takes as long as some 100 elements of a
+kernel."""
 
 
 class Reader(Protocol):
@@ -36,18 +37,9 @@ class Reader(Protocol):
 
 
 class Held:
-    """An array with a mark of what is in it: it differs after most changes in place.
+    """An array with a mark of its content, which differs after most changes in place.
 
-    Parameters
-    ----------
-    array : array
-        Of any library.
-    check : "off", "sample" or "full"
-        How closely to look.
-    reader : Reader, optional
-        What the array is an argument of, for messages; without one, it is a traced value's.
-    index : int
-        Which argument it is.
+    `reader` has the array as argument `index`, for messages; without one, it is a traced value's.
     """
 
     __slots__ = ("_array", "_check", "_index", "_reader", "mark")
@@ -58,7 +50,7 @@ class Held:
         self._reader = reader
         self._index = index
         self._array = array = array if type(array) is np.ndarray else as_array(array)
-        self._check = check
+        self._check = check  # how closely to look
         self.mark = _mark(array, check)
 
     @property
@@ -78,7 +70,7 @@ class Held:
 
     @property
     def identity(self) -> object:
-        """What tells whether two hold one array with the same elements in it."""
+        """Equal for two objects that hold one array with the same elements."""
         return id(self._array), self.mark
 
     @property
@@ -88,13 +80,7 @@ class Held:
 
     @property
     def array(self) -> Array:
-        """The array, as it was when it was handed over.
-
-        Raises
-        ------
-        TracerError
-            If it has been changed.
-        """
+        """The array, as it was when it was handed over; TracerError if it has changed since."""
         if _mark(self._array, self._check) != self.mark:
             raise TracerError(
                 f"{self._name} of shape {tuple(self._array.shape)} and dtype "
@@ -112,7 +98,7 @@ class Held:
 
 
 def _mark(array: Array, check: CheckMode) -> object:
-    """Return what differs after most changes in place; None where nothing can be told."""
+    """Return a mark that differs after most changes in place; None if changes cannot be told."""
     if isinstance(array, np.ndarray):
         if check == "sample" and array.size <= _WHOLE:
             return array.shape, array.tobytes()
@@ -155,7 +141,7 @@ def _elements(array: np.ndarray[Any, Any], check: CheckMode) -> bytes:
 
 
 def sampling_step(size: int) -> int:
-    """Return how far the elements are apart that are compared of so many.
+    """Return how far apart the compared elements are, of so many.
 
     An odd step does not stay in one column where the length of a row is a power of two.
     """

@@ -1,8 +1,8 @@
 """What recorded operations are made of, written down as equations over registers.
 
 Operations are done on nodes of a level that launches nothing: each kernel, rule and call of the
-user's is noted with the registers that it reads and fills.  What is noted of a segment becomes
-plans (`mixad.tape.schedule_plan`).
+user's is noted with the registers that it reads and fills. The equations of a segment become plans
+(`mixad.tape.planner`, `mixad.tape.strand_plan`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ Register: TypeAlias = int
 class KernelEquation:
     """One pass of a kernel's call.
 
-    Of each argument it is known whether it `carries` the level, whether it was `pending`, so that
-    it may be computed inside, and its shape, empty for a number.  `outputs` are what is wanted and
-    where it goes: sums come later.  `siblings` are all passes of a call that has several.
+    `shapes` are those of the arguments, empty for numbers.
     """
 
     call: KernelCall
@@ -54,11 +52,11 @@ class KernelEquation:
     library: Library
     device: Any
     arguments: tuple[Register, ...]
-    carries: tuple[bool, ...]
-    pending: tuple[bool, ...]
+    carries: tuple[bool, ...]  # by argument: whether it carries the level
+    pending: tuple[bool, ...]  # by argument: whether it may be computed inside
     shapes: tuple[Shape, ...]
-    outputs: list[tuple[OutputRequest, Register]]
-    siblings: list[KernelEquation]
+    outputs: list[tuple[OutputRequest, Register]]  # what is wanted, and where; sums come later
+    siblings: list[KernelEquation]  # all passes of a call that has several
 
     @property
     def results(self) -> list[Register]:
@@ -104,35 +102,29 @@ Equation: TypeAlias = KernelEquation | RuleEquation | CallEquation | ViewEquatio
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Noted:
-    """What operations are made of.
-
-    `constants` are registers of arrays that depend on shapes and options alone, `registers` have
-    the value of each slot that was made, `count` is how many registers there are beside slots, and
-    `decided` what each call is to warn of.
-    """
+    """What operations are made of."""
 
     equations: Sequence[Equation]
-    constants: Sequence[tuple[Register, Any]]
-    registers: Mapping[int, Register]
-    count: int
-    decided: Sequence[DecidedResult]
+    constants: Sequence[tuple[Register, Any]]  # arrays that depend on shapes and options alone
+    registers: Mapping[int, Register]  # by slot of a made value: its register
+    count: int  # how many registers there are beside slots
+    decided: Sequence[DecidedResult]  # what each call is to warn of
 
 
 class _Link(NamedTuple):
-    """What is known of the arguments of a node: their slots, if it is one kernel of the operands,
-    whether nothing is read beside traced values, whether numbers are a part of what is called."""
+    """What is known of the arguments of a node."""
 
     node: weakref.ref[KernelNode]
-    slots: tuple[int, ...] | None
-    is_static: bool
-    is_call: bool
+    slots: tuple[int, ...] | None  # None unless it is one kernel of the operands
+    is_static: bool  # whether nothing is read beside traced values
+    is_call: bool  # whether numbers are a part of what is called
 
 
 _NOTHING: frozenset[Hashable] = frozenset()
 
 
 def _numbers_in(operands: Iterable[Any]) -> frozenset[Hashable]:
-    """Return what numbers among operands are as arrays without axes."""
+    """Return the keys of the numbers among operands, as arrays without axes."""
     numbers = [o for o in operands if isinstance(o, np.generic) or is_scalar(o)]
     return frozenset([_told(np.asarray(number)) for number in numbers])
 
@@ -142,20 +134,20 @@ def _told(array: Any) -> Hashable:
 
 
 def _reads_numbers(node: KernelNode) -> bool:
-    """Whether arguments of a node are numbers, which only their place tells from others."""
+    """Whether arguments of a node are numbers: only their position identifies these."""
     return not all(isinstance(argument, (Origin, Cell, Held)) for argument in node.arguments)
 
 
 class _UnknownSourceError(Exception):
-    """A value that is read has no register: it was made from what came in, by others."""
+    """A value that is read has no register: something else made it from what came in."""
 
 
 class Journal:
     """What has been recorded on a level so far.
 
-    `entered` has the arrays that came in: by the id of each its slot and its description;
-    `array_at` returns the array of such a slot.  It `is_whole` if everything could be noted, and
-    `is_static` while what is recorded reads no array and no number beside traced values.
+    `entered` has slot and description of each array that came in, by its id; `array_at` returns the
+    array of a slot. It `is_whole` if everything could be noted, and `is_static` while what is
+    recorded reads no array and no number beside traced values.
     """
 
     def __init__(
@@ -184,9 +176,10 @@ class Journal:
         operands: Sequence[Any],
         slots: tuple[int, ...] | None = None,
     ) -> Any:
-        """Return what an operation gives; note what it is made of.
+        """Return the result of an operation; note what it is made of.
 
-        Without slots it is a part of another one, and numbers among its operands are of it.
+        An operation without slots is a part of another one, and so are the numbers among its
+        operands.
         """
         before = self.is_static, self._is_call, self._numbers
         known = [id(each.origin.node) for each in operands if isinstance(each, Tracer)]
@@ -204,11 +197,11 @@ class Journal:
             self.is_static, self._is_call, self._numbers = before
 
     def mark(self) -> tuple[int, int, int]:
-        """Return how much has been noted, to be forgotten from there on."""
+        """Return how much has been noted, for `forget`."""
         return len(self._equations), len(self._nodes), len(self._known)
 
     def forget(self, mark: tuple[int, int, int]) -> None:
-        """Forget what has been noted since a mark, and hold none of it."""
+        """Forget what has been noted since a mark, and hold none of it any more."""
         equations, nodes, known = mark
         del self._equations[equations:]
         for key in list(self._nodes)[nodes:]:
@@ -321,9 +314,9 @@ class Journal:
         return self.constant(array) if viewed is None else viewed
 
     def _viewed(self, array: Any) -> Register | None:
-        """Return the register of a view of an array that came in; None if it is none.
+        """Return the register of a view of an array that came in; None if it is no such view.
 
-        Nor may it be one of another: arrays that share memory in this call need not in others.
+        None too if it shares memory with anything else: in other calls it need not.
         """
         view = as_register(array)
         came_in = [(slot, as_register(self._array_at(slot))) for slot, _ in self._entered.values()]
@@ -367,7 +360,7 @@ class Journal:
         self._equations.append(_Places(list(equations)))
 
     def recorded(self, nodes: Sequence[KernelNode]) -> None:
-        """Note the passes of a kernel, which are equations when their operation is over."""
+        """Note the passes of a kernel; they become equations when their operation is over."""
         places = _Places([], nodes)
         self._equations.append(places)
         self._open.append(places)
@@ -376,7 +369,7 @@ class Journal:
                 self._output(node, output)
 
     def _resolve(self, first: int) -> None:
-        """Note what kernels read of which it is known now where everything came from."""
+        """Note the equations of kernels, now that it is known where what they read came from."""
         for places in self._open[first:]:
             try:
                 found: list[KernelEquation] = []
@@ -417,11 +410,11 @@ class Journal:
         )
 
     def _is_of(self, levels: frozenset[Level]) -> bool:
-        """Whether the level that is noted is among some."""
+        """Whether the journal's level is among these."""
         return any(level.journal is self for level in levels)
 
     def summed(self, node: KernelNode) -> None:
-        """Note that a sum is wanted of a kernel, too: the last of its outputs."""
+        """Note that a sum of a kernel's result is wanted, the last of its outputs."""
         output = len(node.outputs) - 1
         register, equation = self._output(node, output), self._nodes[id(node)].equation
         if equation is not None:
@@ -436,7 +429,7 @@ class Journal:
         *,
         waits: bool = False,
     ) -> None:
-        """Note a rule of tracers and arrays, whose values are in some cells."""
+        """Note a rule of tracers and arrays, whose values are in these cells."""
         with _Noting(self):
             if not self.is_static and any(map(_has_arrays, static.values())):
                 raise _UnknownSourceError
@@ -493,7 +486,7 @@ class Journal:
 
 @dataclass(eq=False, slots=True)
 class _NotedNode:
-    """A kernel's node, which is held, since it is known by its id; the registers of its outputs."""
+    """A kernel's node and its outputs' registers; it is held, since its id identifies it."""
 
     node: KernelNode
     registers: dict[int, Register] = field(default_factory=dict)
@@ -502,7 +495,7 @@ class _NotedNode:
 
 @dataclass(eq=False, slots=True)
 class _Places:
-    """Equations in their place; of kernels they come when their operation is over."""
+    """Equations in their place; those of kernels come when their operation is over."""
 
     equations: list[Any]
     nodes: Sequence[KernelNode] = field(default=())
@@ -516,7 +509,7 @@ def _has_arrays(value: Any) -> bool:
 
 
 class _Noting:
-    """Where something cannot be noted, the journal is not whole."""
+    """A context in which something that cannot be noted makes the journal not whole."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

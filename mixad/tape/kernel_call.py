@@ -23,23 +23,15 @@ __all__ = ["KernelCall", "Shape", "kernel_values"]
 Shape: TypeAlias = tuple[int, ...]
 
 _MAX_SHAPES = 256
-"""Shapes of arguments that a call remembers the broadcast shape of."""
+"""Shapes of arguments whose broadcast shape a call remembers."""
 
 
 @dataclass(frozen=True, eq=False)
 class KernelCall:
-    """What is computed at every element, and what becomes of the results; made once, used often.
+    """What is computed at every element, and the wanted arrays; made once, used often."""
 
-    Attributes
-    ----------
-    passes : tuple of Program
-        With the same params.
-    outputs : tuple of OutputRequest
-        The wanted arrays; of one pass, no result twice.
-    """
-
-    passes: tuple[Program, ...]
-    outputs: tuple[OutputRequest, ...]
+    passes: tuple[Program, ...]  # with the same params
+    outputs: tuple[OutputRequest, ...]  # of one pass, no result twice
 
     @staticmethod
     def storing(*passes: Program) -> KernelCall:
@@ -48,7 +40,7 @@ class KernelCall:
 
     @staticmethod
     def giving(program: Program, shapes: Mapping[int, Shape]) -> KernelCall:
-        """Return the call that gives every output of a program; ``shapes`` has accumulators'."""
+        """Return the call that makes each output of a program; `shapes` are accumulators'."""
         if not shapes:
             return KernelCall.storing(program)
         outputs = [OutputRequest(0, k, shapes.get(k)) for k in range(len(program.outputs))]
@@ -60,7 +52,7 @@ class KernelCall:
         return self.passes[0].name
 
     def argument(self, index: int) -> str:
-        """Return what an argument, or an array that the function captured, is in messages."""
+        """Return the name, in messages, of an argument or an array that the function captured."""
         return f"the array {self.passes[0].params[index].name!r} of {self.name}"
 
     @cached_property
@@ -69,14 +61,14 @@ class KernelCall:
         return kernel_for(self.passes, self.outputs)
 
     def arrays(self, values: Sequence[Any], options: KernelOptions) -> tuple[Any, ...]:
-        """Run it on arrays of its library; for a uniform param, a 0-d one or a number."""
+        """Run it on arrays of its library; a uniform param takes a 0-d array or a number."""
         if "uniform" in self.kinds:
             values = kernel_values(self.passes[0], values)
         return self.kernel(values, options.backend)
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        """Of each param: lane, uniform or array."""
+        """Kind of each param: lane, uniform or array."""
         return tuple(param.kind for param in self.passes[0].params)
 
     @cached_property
@@ -106,7 +98,7 @@ class KernelCall:
 
     @cached_property
     def operations(self) -> dict[KernelOptions, Any]:
-        """What is recorded of the call in strands, by the user's overrides."""
+        """The operations that strands record for the call, by the user's overrides."""
         return {}
 
     @cached_property
@@ -157,11 +149,11 @@ class KernelCall:
 
     @cached_property
     def has_loops(self) -> bool:
-        """Whether there are loops: reverse accumulation does not go through all."""
+        """Whether there are loops; reverse accumulation does not go through all loops."""
         return any(isinstance(s, While) for p in self.passes for s in walk_statements(p.body))
 
     def check_differentiable(self, active: tuple[int, ...], options: KernelOptions) -> None:
-        """Raise if a pullback to ``active`` params needs what there is no derivative of."""
+        """Raise if a pullback to the `active` params needs a derivative that does not exist."""
         key = (active, options.mode)
         if key not in self._checked:
             for at, program in enumerate(self.passes):

@@ -1,8 +1,8 @@
 """The kernel node: a program at every element of broadcast arrays, recorded, not yet run.
 
-A node knows what to compute and from what.  Its results are made when someone asks for one, in
+A node knows what to compute and from what. Its results are made when someone asks for one, in
 one kernel with all pending nodes that it can be fused with (`mixad.tape.fusion`), or in the
-backward pass together with the gradients (`mixad.tape.group`).  It holds its results weakly: what
+backward pass together with the gradients (`mixad.tape.group`). It holds its results weakly: what
 nobody holds any more is not computed, or not stored.
 """
 
@@ -40,39 +40,10 @@ __all__ = ["KernelNode", "moved", "record"]
 class KernelNode:
     """One program over broadcast arguments, and the arrays that are wanted of its results.
 
-    Attributes
-    ----------
-    call : KernelCall
-        Of one pass: what is computed.
-    arguments : tuple
-        One for each param: an `Origin` for a value that was pending when it was recorded, a cell,
-        a held array, or a number.
-    parents : tuple of (Origin or None)
-        Where the arguments came from; None for those that are not traced.
-    shape : tuple of int
-        The broadcast shape.
-    levels : frozenset of Level
-        What the results depend on.
-    library : Library
-        Of the results.
-    device : object
-        Of the results, as the library names it.
-    weak : bool
-        Whether all arguments began as Python numbers.
-    tracer_type : type
-        Class of the tracers.
-    options : KernelOptions
-        The user's overrides.
-    outputs : tuple of OutputRequest
-        The wanted arrays: those of the call, and the sums that were asked for later.
-    siblings : tuple of weak references to KernelNode
-        The passes of one call, itself among them, which are computed together where they are
-        held; empty for a call of one pass.  They are not fused with others.
-    uses : int
-        How many nodes have been recorded that read a pending result.
-    stored : Stored or None
-        Partials that were made with the results; then the results stay, and cotangents go back
-        through the partials.
+    `siblings` are the passes of one call, this node among them, which are not fused with others;
+    those that are live are computed together. A call of one pass has none. `stored` are partials
+    that were made with the results: the results then stay, and cotangents go back through the
+    partials.
     """
 
     __slots__ = ("__weakref__", "_first", "_further", "_kept", "arguments", "call", "device",
@@ -93,26 +64,26 @@ class KernelNode:
         tracer_type: type[Tracer],
         options: KernelOptions,
     ) -> None:
-        self.call = call
-        self.arguments = arguments
-        self.parents = parents
-        self.shape = shape
-        self.levels = levels
-        self.library = library
+        self.call = call  # of one pass
+        self.arguments = arguments  # by param: `Origin` if it was pending, cell, `Held` or number
+        self.parents = parents  # where the arguments came from; None if not traced
+        self.shape = shape  # the broadcast shape
+        self.levels = levels  # what the results depend on
+        self.library = library  # of the results, as is the device
         self.device = device
-        self.weak = weak
+        self.weak = weak  # whether all arguments began as Python numbers
         self.tracer_type = tracer_type
         self.options = options
-        self.outputs = call.outputs
+        self.outputs = call.outputs  # and the sums that are asked for later
         self.siblings: tuple[weakref.ref[KernelNode], ...] = ()
-        self.uses = 0
+        self.uses = 0  # how many nodes have been recorded that read a pending result
         self.stored: Stored | None = None
         self._first: weakref.ref[Cell] | None = None  # the cell of output 0, most nodes' only one
         self._further: dict[int, weakref.ref[Cell]] = _NOTHING
         self._kept: dict[int, Cell] = {}
 
     def held(self, output: int) -> Cell | None:
-        """Return the cell of an output, None if nobody holds it."""
+        """Return the cell of an output; None if nobody holds it."""
         found = self._further.get(output) if output else self._first
         return None if found is None else found()
 
@@ -142,7 +113,7 @@ class KernelNode:
         return cell is not None and cell.pending is None
 
     def source(self, index: int) -> Any:
-        """Return an argument: a cell, a held array or a number."""
+        """Return an argument: a cell, a `Held` array or a number."""
         source = self.arguments[index]
         if type(source) is not Origin:
             return source
@@ -150,7 +121,7 @@ class KernelNode:
         return producer.cell(source.output)
 
     def live(self) -> list[tuple[int, Cell, OutputRequest]]:
-        """Return the pending outputs that someone holds: index, cell, what is wanted."""
+        """Return the pending outputs that are live: index, cell, what is wanted."""
         found = []
         for output, request in enumerate(self.outputs):
             cell = self.held(output)
@@ -159,9 +130,9 @@ class KernelNode:
         return found
 
     def force(self, cell: Cell) -> None:
-        """Make the array of one of the cells, unless another thread has meanwhile.
+        """Make the array of one of the cells, unless another thread has made it meanwhile.
 
-        It is kept if other nodes read it: the derivative will read it again.
+        It is retained if other nodes read it: the derivative will read it again.
         """
         with locked(self.levels):
             if cell.pending is not None:
@@ -174,7 +145,7 @@ class KernelNode:
         return kernel_prepared(self, others)
 
     def store(self, stored: Stored) -> None:
-        """Let cotangents go back through partials that are made now, with results that stay."""
+        """Let cotangents go back through partials that are made now; the results stay."""
         self.stored = stored
         for output, cell, _ in self.live():
             self._kept[output] = cell
@@ -203,14 +174,9 @@ class KernelNode:
         return cell
 
     def total(self, cell: Cell, shape: Shape) -> Cell | None:
-        """Add an output: the one in a cell, summed; return its cell, None if it is summed itself.
+        """Add the output that is the one of a cell, summed to a shape; return its cell.
 
-        Parameters
-        ----------
-        cell : Cell
-            Of one of the outputs.
-        shape : tuple of int
-            What it is summed to.
+        None if the cell is of a sum already.
         """
         with locked(self.levels):
             summed = self.outputs[cell.output]
@@ -227,9 +193,8 @@ class KernelNode:
 
 
 _NOTHING: dict[int, weakref.ref[Cell]] = {}
-"""Of nodes with one output; replaced, never changed.  Python's garbage collector walks all that a
-long tape holds, several times while it grows: a container less for each node is worth something.
-"""
+"""For nodes with one output; replaced, never changed. Python's garbage collector walks all that a
+long tape holds, several times while it grows: one container less for each node is worth it."""
 
 
 @lru_cache(maxsize=1024)
@@ -244,24 +209,10 @@ def record(
     *,
     residuals: bool = False,
 ) -> tuple[KernelNode, ...]:
-    """Record a call of which an argument is traced; what cannot be is refused here.
+    """Record a call with a traced argument, a node for each pass; refuse what cannot be recorded.
 
-    Parameters
-    ----------
-    call : KernelCall
-        What to compute.
-    arguments : sequence
-        One for each param: an array or a tracer, of the param's type; for a uniform param a
-        Python number or a 0-d tracer.
-    options : KernelOptions
-        The user's overrides.
-    residuals : bool
-        Whether only transforms around the innermost differentiate what the call makes.
-
-    Returns
-    -------
-    tuple of KernelNode
-        One for each pass.
+    Arguments are as for `mixad.tape.apply.apply_program`. `residuals` says that only transforms
+    around the innermost differentiate what the call makes.
     """
     levels, parents, shapes, strong, library, tracer = _surveyed(call, arguments)
     check_levels(levels)
@@ -281,7 +232,7 @@ def record(
         active = [
             i
             for i, is_asked in enumerate(asked)
-            if is_asked and (is_reverse or not is_indexed(call, i))  # it has tangents anyhow
+            if is_asked and (is_reverse or not is_indexed(call, i))  # it has tangents in any case
         ]
         call.check_differentiable(tuple(active), options)
     recorded = (
@@ -307,7 +258,7 @@ def record(
 
 
 def _may_be_refused(call: KernelCall, options: KernelOptions, levels: Iterable[Level]) -> bool:
-    """Whether a call may need a derivative that there is none of."""
+    """Whether a call may need a derivative that does not exist."""
     reads = "array" in call.kinds
     if (call.has_loops and reads) or (options.strategy == "reverse" and (call.has_loops or reads)):
         return call.lacks_derivatives or any(level.is_reverse for level in levels)
@@ -320,22 +271,10 @@ _NO_LEVELS: frozenset[Level] = frozenset()
 def _surveyed(
     call: KernelCall, arguments: Sequence[Any]
 ) -> tuple[frozenset[Level], list[Origin | None], list[Shape], list[Any], Library, Tracer]:
-    """Look at each argument once.
+    """Look at each argument once; return levels, parents, shapes, strong ones, library, a tracer.
 
-    Returns
-    -------
-    levels : frozenset of Level
-        What the results depend on.
-    parents : list of (Origin or None)
-        Where the arguments came from; None for those that are not traced.
-    shapes : list of tuple
-        Their shapes; empty for those that are no lanes.
-    strong : list
-        Those that did not begin as Python numbers.
-    library : Library
-        Of those, or of all if there are none.
-    tracer : Tracer
-        One of the traced ones.
+    A parent is None if it is not traced, a shape empty if it is no lane. Strong arguments did not
+    begin as Python numbers; the library is theirs, or the one of all arguments if there are none.
     """
     levels = _NO_LEVELS
     parents: list[Origin | None] = []
@@ -363,7 +302,7 @@ def _surveyed(
 
 
 def _library_of(call: KernelCall, index: int, argument: Any) -> Library:
-    """Return the library of an array; what is refused is named."""
+    """Return the library of an array; an error names the argument."""
     try:
         return library_of(argument)
     except (KernelTypeError, TracerError) as error:
@@ -372,7 +311,10 @@ def _library_of(call: KernelCall, index: int, argument: Any) -> Library:
 
 
 def _source(call: KernelCall, index: int, argument: Any, levels: frozenset[Level]) -> Any:
-    """Return an argument as nodes hold it; an array is watched, a pending value used once more."""
+    """Return an argument as nodes hold it.
+
+    An array is watched; a pending value counts one more use.
+    """
     if not isinstance(argument, Tracer):
         return kept(argument, levels, call, index)
     cell, node = argument.cell, argument.origin.node

@@ -1,10 +1,10 @@
-"""Arrays that cannot be written to while a function runs that has recorded reading them.
+"""Locks on arrays: a function that has recorded reading one refuses writes to it while it runs.
 
-What is recorded is computed later.  A program that goes on to fill one of its arrays anew would
-change what was recorded before; NumPy refuses that at the line that writes.  An array is locked
-with the array that owns its memory, and both are as they were when the last lock is gone.  NumPy
-makes a view writable again if the owner is; a view that the user takes of a locked array is
-read-only, as those of all read-only arrays are, and stays so: nobody has a list of them.
+Recorded operations are computed later. A program that fills one of its arrays anew would change
+what was recorded before; NumPy refuses that at the line that writes. An array is locked together
+with the array that owns its memory, and both are as they were when the last lock is gone. NumPy
+makes a view writable again if its owner is. A view that the user takes of a locked array is
+read-only, as views of read-only arrays are, and stays so: nobody has a list of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NumpyArray: TypeAlias = np.ndarray[Any, Any]
 
 
 class _Locked:
-    """An array that owns its memory and views of it, as many locks, and who was writable."""
+    """An array that owns its memory, with its views: how many locks, and what was writable."""
 
     __slots__ = ("count", "writable")
 
@@ -32,11 +32,10 @@ class _Locked:
         self.writable: list[_NumpyArray] = []
 
     def lock(self, owner: _NumpyArray, array: _NumpyArray) -> None:
-        """Lock the owner and an array if they are not, and can be unlocked.
+        """Lock the owner and an array if they are writable and can be unlocked again.
 
-        Not where the owner is read-only, or its memory is not NumPy's, which may not let it be
-        writable again: results of kernels, tensors, what compiled solvers hand to callbacks.  What
-        is read of them is compared.
+        Memory that is not NumPy's (results of kernels, tensors, what compiled solvers hand to
+        callbacks) is not locked: what is read of it is compared.
         """
         for each in (owner,) if owner is array else (owner, array):
             if each.flags.writeable and (each.flags.owndata or self.writable):
@@ -44,7 +43,7 @@ class _Locked:
                 self.writable.append(each)
 
     def unlock(self) -> None:
-        """Let all of them be as they were; the owner, which views follow, is the first."""
+        """Make all of them writable again, the owner first: views follow it."""
         failed: list[ValueError] = []
         for array in self.writable:
             try:
@@ -56,7 +55,7 @@ class _Locked:
 
 
 def owner_of(array: _NumpyArray) -> _NumpyArray:
-    """Return the array that an array is a view of, itself if it is none."""
+    """Return the array that an array is a view of; itself if it is no view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
@@ -94,6 +93,6 @@ class Locks(list[_NumpyArray]):
 
 
 _LOCKED: dict[int, _Locked] = {}
-"""By the id of an array that owns its memory; whoever has locked it holds it."""
+"""By the id of an array that owns its memory, which whoever has locked it holds."""
 
 _mutex = lock_of(sys.modules[__name__], "_mutex", threading.Lock)

@@ -1,4 +1,4 @@
-"""Pending results are made: in one kernel with all pending nodes that can be fused with them."""
+"""Making pending results, in one kernel with all pending nodes that can be fused with them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ __all__ = ["Making", "kernel_members", "kernel_prepared", "make", "make_together
            "makings"]  # fmt: skip
 
 _MAX_TOGETHER = 63
-"""Values that are looked at to be made with another one."""
+"""Values that are looked at to be made together with another one."""
 
 _MAX_ELEMENTS = 1 << 14
-"""Elements of values that are made together though none is made of the other: what a launch takes
-is more than what they do."""
+"""Elements of values that are made together though neither needs the other: a launch takes longer
+than what they compute."""
 
 _LOW_COST = 20
 """Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
@@ -64,10 +64,10 @@ def make_together(cells: Iterable[Cell]) -> None:
 
 
 def makings(root: Pending, others: Sequence[Pending] = ()) -> Iterator[Callable[[], None]]:
-    """Yield what makes values, and before that what makes those that they are made of.
+    """Yield what makes values, each after what makes those that they are made of.
 
-    Each is to be called before the next one is asked for.  With the values some of the others are
-    made that are to be made next.
+    Each is to be called before the next one is asked for. It may also make some of `others`, which
+    are to be made next.
     """
     stack = [root]
     while stack:
@@ -81,24 +81,14 @@ def makings(root: Pending, others: Sequence[Pending] = ()) -> Iterator[Callable[
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Making:
-    """Makes, in one kernel, all results of some nodes that someone holds.
+    """Makes, in one kernel, all live results of some nodes."""
 
-    Attributes
-    ----------
-    members : list of KernelNode
-        The nodes, in order.
-    wanted : list of (int, int)
-        The results of the fused program: member, and result of its program.
-    fusion : Fusion
-        Their fusion for those results, which were held when it was prepared.
-    """
-
-    members: list[KernelNode]
-    wanted: list[tuple[int, int]]
-    fusion: Fusion
+    members: list[KernelNode]  # in order
+    wanted: list[tuple[int, int]]  # of the fused program: member, and result of its program
+    fusion: Fusion  # for the results that were live when it was prepared
 
     def __call__(self) -> None:
-        """Do so; another fusion is made if others are held by now."""
+        """Make them; another fusion is made if other results are live by now."""
         live = _live(self.members)
         if not live:
             return
@@ -115,7 +105,7 @@ class Making:
 def kernel_prepared(
     root: KernelNode, others: Sequence[Pending] = ()
 ) -> tuple[list[Pending], Callable[[], None]]:
-    """Return what has to be made before a node, and what makes it: see `Pending`."""
+    """Return what has to be made before a node, and what makes the node: see `Pending`."""
     if any(level.foresees for level in root.levels):
         return [], partial(_fill, root)
     members = kernel_members(root, others)
@@ -130,7 +120,7 @@ def kernel_prepared(
 
 
 def _fill(root: KernelNode) -> None:
-    """Let the results of a node be arrays like them."""
+    """Fill the results of a node with arrays of their shapes and kinds."""
     journal = journal_of(root.levels)
     for _, cell, _ in root.live():
         if journal is not None:
@@ -139,7 +129,7 @@ def _fill(root: KernelNode) -> None:
 
 
 def _pending(sources: Sequence[Any]) -> list[Pending]:
-    """Return what has to be made first; nodes keep what is read of them."""
+    """Return what has to be made first; nodes retain what is read of them."""
     found: dict[int, Pending] = {}
     for source in sources:
         if type(source) is Cell:
@@ -177,23 +167,10 @@ def _run_fused(
     wanted: Sequence[tuple[int, int]],
     requests: tuple[OutputRequest, ...],
 ) -> tuple[Any, ...]:
-    """Run the kernel of some nodes, with partials where these had better be stored.
+    """Run the kernel of some nodes, with partials where it pays to store these.
 
-    Parameters
-    ----------
-    members : sequence of KernelNode
-        In order.
-    fusion : Fusion
-        Their fusion.
-    wanted : sequence of (int, int)
-        The results of the fused program: member, and result of its program.
-    requests : tuple of OutputRequest
-        What is wanted of them.
-
-    Returns
-    -------
-    tuple of array
-        What ``requests`` ask for, and after that arrays of partials.
+    Return the arrays that `requests` ask for, then those of partials. `wanted` are the results of
+    the fused program: member, and result of its program.
     """
     options = _options(members)
     plan = _storing(members, fusion, wanted, requests)
@@ -220,7 +197,7 @@ def _options(members: Sequence[KernelNode]) -> KernelOptions:
 def _makers(
     members: Sequence[KernelNode], wanted: Sequence[tuple[int, int]]
 ) -> dict[int, list[tuple[int, int]]]:
-    """Return the nodes of which results are wanted, each with all its results."""
+    """Return the nodes whose results are wanted, each with all of these."""
     return {at: [(at, request.result) for request in members[at].outputs] for at, _ in wanted}
 
 
@@ -239,9 +216,9 @@ def _storing(
 
 
 def _is_read_outside(members: Sequence[KernelNode], at: int) -> bool:
-    """Whether what a kernel reads may depend on one of its nodes: not to be stored as its parent.
+    """Whether what a kernel reads may depend on one of its nodes: it is not stored as their parent.
 
-    So it may if anything but the kernel's other nodes has read that node, its sum for example.
+    This is so if anything but the kernel's other nodes has read that node, its sum for example.
     """
     node = members[at]
     sources = [source for member in members for source in member.arguments]
@@ -252,7 +229,7 @@ def _is_read_outside(members: Sequence[KernelNode], at: int) -> bool:
 
 
 def _run_passes(root: KernelNode) -> None:
-    """Make the results of several passes, a node's and its siblings', that someone holds."""
+    """Make the live results of several passes: a node's and its siblings'."""
     siblings = [node for held in root.siblings if (node := held()) is not None]
     live = _live(siblings)
     if not live:
@@ -275,7 +252,7 @@ def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
 
 
 def _keep_for_others(members: Sequence[KernelNode]) -> None:
-    """Keep results that nodes outside read too, where reading is cheaper than computing again."""
+    """Retain results that nodes outside read too, where reading costs less than computing again."""
     if len(members) == 1:
         return
     inside = Counter(id(s.node) for node in members for s in node.arguments if type(s) is Origin)
@@ -292,11 +269,10 @@ def _keep_for_others(members: Sequence[KernelNode]) -> None:
 
 
 def kernel_members(root: KernelNode, others: Sequence[Pending] = ()) -> list[KernelNode]:
-    """Return a pending node and the pending nodes that are made in its kernel.
+    """Return a pending node and those made in its kernel, each after those whose results it reads.
 
-    Each comes after those whose results it reads.  An ancestor is fused if it is computed over
-    the same shape, nothing has made its result, and the kernel is not too long; so are others, with
-    their ancestors, where a launch takes longer than what it computes.
+    An unmade ancestor of the same shape is fused unless the kernel gets too long; so are others,
+    with their ancestors, where a launch takes longer than what it computes.
     """
     if root.siblings or not all(level.fuses for level in root.levels):
         return [root]
@@ -316,21 +292,10 @@ def _is_beside(other: Pending, root: KernelNode) -> TypeGuard[KernelNode]:
 
 
 class _Members:
-    """Nodes of one kernel: at first a node with what can be fused with it.
-
-    Parameters
-    ----------
-    root : KernelNode
-        The node.
-
-    Attributes
-    ----------
-    order : list of KernelNode
-        Each after those whose results it reads.
-    """
+    """Nodes of one kernel: at first `root` with what can be fused with it."""
 
     def __init__(self, root: KernelNode) -> None:
-        self.order: list[KernelNode] = []
+        self.order: list[KernelNode] = []  # each after those whose results it reads
         self._root = root
         self._options = root.options
         self._cost = root.call.cost
@@ -363,7 +328,7 @@ class _Members:
                 self.order.append(stack.pop()[0])
 
     def _takes(self, node: KernelNode) -> bool:
-        """Take a node if it fits; tell whether it does.  What does not fit now never does."""
+        """Take a node if it fits; tell whether it does. What does not fit now never does."""
         if id(node) in self._found or id(node) in self._left:
             return False
         options = common_options(self._options, node.options)

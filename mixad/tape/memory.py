@@ -1,10 +1,10 @@
-"""Views: traced arrays that would share memory in their library, where writing to one changes all.
+"""Views: traced arrays that share memory in their library, where writing to one changes all.
 
-Here a write changes the one array that is written to.  The others raise when they are used, with
-what to write instead: they would have other elements than NumPy's.
+Here a write changes only the array that is written to. The others raise when they are used, and say
+what to write instead: their elements would not be NumPy's.
 
-What has no axes may be an array or a number of NumPy: its operations give numbers, which have no
-memory to share, so it is noted of what is an array.
+A value without axes may be an array or a number of NumPy. Operations return numbers, which have no
+memory to share, so arrays are noted.
 """
 
 from __future__ import annotations
@@ -34,11 +34,8 @@ __all__ = ["Base", "array_as", "base_of", "check_writable", "gives_arrays",
 class _Memory:
     """The tracers that share one piece of memory.
 
-    Attributes
-    ----------
-    is_lent : bool
-        Whether something has recorded an array in it, so that it is not written to any more: of
-        constants only.
+    `is_lent` says that something has recorded an array in it, so that it is not written to any
+    more; this is so for constants only.
     """
 
     __slots__ = ("_limit", "_members", "is_lent")
@@ -49,7 +46,7 @@ class _Memory:
         self._limit = 8
 
     def add(self, tracer: Tracer) -> None:
-        """Add a tracer; now and then those that nobody holds any more are forgotten."""
+        """Add a tracer; now and then drop those that nobody holds any more."""
         if len(self._members) >= self._limit:
             self._members = [held for held in self._members if held() is not None]
             self._limit = 2 * len(self._members) + 8
@@ -75,17 +72,7 @@ class _Sharing(NamedTuple):
 
 
 class _Retired(Level):
-    """What a tracer depends on that may not be used any more: a transform that never ran.
-
-    Parameters
-    ----------
-    was : Origin or State
-        What it stood for; a state where it had no node.
-    writer : Tracer
-        What was written to.
-    part : Operation, optional
-        What gave the writer, if it was a part of this.
-    """
+    """A transform that never ran: a tracer that may not be used any more depends on it."""
 
     __slots__ = ("part", "was", "writer")
 
@@ -94,9 +81,9 @@ class _Retired(Level):
     ) -> None:
         super().__init__("an older view")
         self.alive = False
-        self.was = was
-        self.part = part
-        self.writer = weakref.ref(writer)
+        self.was = was  # what the tracer stood for; a state if it had no node
+        self.part = part  # what made the writer, if that is a part of this
+        self.writer = weakref.ref(writer)  # what was written to
 
     @property
     def over(self) -> str:
@@ -108,14 +95,9 @@ class _Retired(Level):
 
 
 def share(view: Any, base: Any, key: object = None) -> Any:
-    """Note that a traced value is a view of another one; return it.
+    """Note that a traced value is a view of another one, and return it.
 
-    Parameters
-    ----------
-    view, base : array or Tracer
-        Plain arrays share what they share.
-    key : object
-        If the view is ``base[key]``.
+    `key` is set if the view is ``base[key]``. Nothing is noted of plain arrays.
     """
     if isinstance(view, Tracer) and isinstance(base, Tracer) and view is not base:
         strand = view.strand
@@ -138,7 +120,7 @@ def _sharing_of(tracer: Tracer) -> _Sharing:
 
 
 def is_numpy_number(tracer: Tracer) -> bool:
-    """Whether NumPy has a number there: an array without axes is known to be one."""
+    """Whether NumPy has a number there: no axes, and not noted to be an array."""
     state = tracer.state  # another thread may be giving it a cell
     if state is not None:
         return state.is_number
@@ -156,7 +138,7 @@ def noted_array(value: _Value) -> _Value:
 
 
 def array_as(value: _Value, like: Any) -> _Value:
-    """Note that a traced value is an array if another one is, such as that which it copies."""
+    """Note that a traced value is an array if another one, which it copies for example, is."""
     is_array = isinstance(like, Tracer) and not is_numpy_number(like)
     return noted_array(value) if is_array else value
 
@@ -179,7 +161,7 @@ _ARRAYS: set[Callable[..., Any]] = set()
 
 
 def gives_views(function: _Function) -> _Function:
-    """Decorate a function whose results are views of its first argument in some library."""
+    """Decorate a function whose results may be views of its first argument."""
     _VIEWS.add(function)
     return function
 
@@ -197,10 +179,10 @@ def gives_arrays(function: _Function) -> _Function:
 
 
 def noted(function: Callable[..., Any], result: Any, arguments: Sequence[Any]) -> Any:
-    """Return what a function gave for some arguments, with what it shares memory with.
+    """Return what a function returned for some arguments, and note what it shares memory with.
 
-    A function that returns an argument as it is may have copied it in the library, or not: what is
-    written to one of them is not used under the other name.
+    A function that returns an argument as it is may have copied it in the library: a write to
+    either retires the other name.
     """
     if function in _VIEWS:
         if isinstance(result, (tuple, list)):
@@ -215,9 +197,9 @@ def noted(function: Callable[..., Any], result: Any, arguments: Sequence[Any]) -
 
 
 def _part_of(part: Any, base: Any) -> Any:
-    """Return one of several views; those of single elements are numbers, where there are numbers.
+    """Return one of several views; single elements are numbers, where the library has numbers.
 
-    They are the base's elements one by one, and no indexing by an ellipsis gave them.
+    They are the base's elements one by one, and no indexing by an ellipsis made them.
     """
     is_element = isinstance(part, Tracer) and is_numpy_number(part) and bool(base.shape)
     return part if is_element else view_of(part, base)
@@ -229,7 +211,7 @@ def view_of(view: Any, base: Any) -> Any:
 
 
 def read_only(view: Any) -> Any:
-    """Return a view that may not be written to where its library is NumPy; others let one."""
+    """Return a view that may not be written to if its library is NumPy; others allow it."""
     if isinstance(view, Tracer) and view.sharing is not None and view.cell.library is NUMPY:
         view.sharing = view.sharing._replace(is_read_only=True)
     return view
@@ -246,12 +228,12 @@ def check_writable(tracer: Tracer) -> None:
 
 
 def unshared(value: Any) -> Any:
-    """Return a value under a name of its own: writing to one does not change the other."""
+    """Return a value under another name: writing to one does not change the other."""
     return type(value)(value.cell, value.origin) if isinstance(value, Tracer) else value
 
 
 def retire_others(tracer: Tracer) -> None:
-    """Let what shares memory with a tracer that was written to raise when it is used."""
+    """Retire what shares memory with a tracer that was written to: it raises when it is used."""
     if tracer.sharing is None:
         return
     for other in tracer.sharing.memory.others(tracer):
@@ -265,9 +247,9 @@ def _retire(tracer: Tracer, origin: Origin, writer: Tracer) -> None:
 
 
 def retire_flat(tracer: Tracer, writer: Tracer, part: Operation | None) -> None:
-    """Let a tracer without a node raise when it is used: its memory was written to.
+    """Retire a tracer without a node, since its memory was written to: it raises when it is used.
 
-    ``part`` is what gave the writer, if it was a part of this.
+    `part` made the writer, if that is a part of this.
     """
     strand = tracer.strand
     assert strand is not None
@@ -278,9 +260,9 @@ def retire_flat(tracer: Tracer, writer: Tracer, part: Operation | None) -> None:
 
 
 def stand_for(tracer: Tracer, result: Tracer) -> bool:
-    """Let a tracer that had no node stand for what was done; return whether it may be used.
+    """Let a tracer that had no node stand for a result; return whether it may be used.
 
-    If what it shares memory with has been written to, it may not.
+    It may not if its memory has been written to under another name.
     """
     retired = None if tracer.state is not None else _retired(tracer)
     tracer.cell, tracer.origin, tracer.sharing = result.cell, result.origin, result.sharing
@@ -303,7 +285,7 @@ def is_written_back(tracer: Tracer, key: object, value: Any) -> bool:
 
 
 def restore(tracer: Tracer) -> None:
-    """Let a tracer be used again whose part is about to be written back."""
+    """Let a tracer be used again; a part of it is about to be written back."""
     retired = _retired(tracer)
     assert retired is not None
     if isinstance(retired.was, Origin):
@@ -314,7 +296,7 @@ def restore(tracer: Tracer) -> None:
 
 
 def _is_same_call(first: Operation, second: Operation) -> bool:
-    """Whether two operations are one call, which may have been forgotten and made anew."""
+    """Whether two operations are one call, which may have been evicted and made anew."""
     if first is second:
         return True
     one, other = first.compute, second.compute
@@ -322,7 +304,7 @@ def _is_same_call(first: Operation, second: Operation) -> bool:
 
 
 def is_part_written_back(tracer: Tracer, part: Operation, value: Any) -> bool:
-    """Whether a value is a part of a tracer without a node, which was changed in place."""
+    """Whether a value is a part, changed in place, of a tracer without a node."""
     retired = _retired(tracer) if tracer.state is None else None
     if retired is None or retired.part is None or retired.writer() is not value:
         return False
@@ -332,7 +314,7 @@ def is_part_written_back(tracer: Tracer, part: Operation, value: Any) -> bool:
 class Base(NamedTuple):
     """Which operand of an operation its result is a view of, and whether one may write to it.
 
-    None of what shares memory with something else.
+    The operand is None if the result shares memory with something else.
     """
 
     operand: int | None

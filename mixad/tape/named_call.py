@@ -1,8 +1,8 @@
 """Calls of kernels under names, and the calls that are their pullbacks, of any order.
 
-This is what other systems of derivatives record: a name goes into their graphs, in place of a
-program, and the name of a pullback tells how it is made of the name of the call.  So a graph that
-has been kept by such a system needs the program of the call it began with, and nothing else.
+Other systems of derivatives record these: a name goes into their graphs in place of a program, and
+the name of a pullback says how to make it from the name of the call. So a graph that such a system
+retains needs the program of the first call, and nothing else.
 
 The pullback of a call does not read all that the call reads, so shapes are given with each launch.
 """
@@ -29,25 +29,15 @@ __all__ = ["NamedCall", "Pulled", "name_call", "named_call"]
 Shape: TypeAlias = tuple[int, ...]
 
 _MAX_SUMS = 256
-"""Combinations of shapes of outputs that a call remembers kernels for."""
+"""Combinations of output shapes for which a call remembers kernels."""
 
 
 @dataclass(frozen=True, eq=False)
 class NamedCall:
-    """A program at every element of broadcast arguments, under a name.
+    """A program at every element of broadcast arguments, under a name."""
 
-    Attributes
-    ----------
-    name : str
-        The same for equal programs and options, in every process.
-    program : Program
-        Of one pass.
-    options : KernelOptions
-        The user's overrides.
-    """
-
-    name: str
-    program: Program
+    name: str  # the same for equal programs and options, in every process
+    program: Program  # of one pass
     options: KernelOptions
     _pulled: dict[tuple[tuple[int, ...], tuple[int, ...]], Pulled] = field(
         default_factory=dict, repr=False
@@ -55,13 +45,7 @@ class NamedCall:
     _kernels: dict[tuple[Shape | None, ...], Kernel] = field(default_factory=dict, repr=False)
 
     def chunks(self, wrt: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """Return params in chunks such that the pullback to each is one pass.
-
-        Parameters
-        ----------
-        wrt : tuple of int
-            Params whose gradients are wanted.
-        """
+        """Return the params `wrt` in chunks such that the pullback to each is one pass."""
         if len(wrt) > self._limit and len(self._planned(wrt).passes) < 2:
             return (wrt,)
         return tuple(tuple(wrt[k] for k in slots) for slots in even_chunks(len(wrt), self._limit))
@@ -77,8 +61,8 @@ class NamedCall:
     def _mode(self, wrt: tuple[int, ...]) -> Mode:
         """Return the strategy that a chunk was made for, whichever outputs have a cotangent.
 
-        For some outputs alone another one may pay, but perhaps in more than one pass, or reading
-        what was not kept.
+        Another one may pay for some outputs alone, but perhaps in more than one pass, or reading
+        what was not retained.
         """
         mode = self.options.mode
         if len(wrt) <= self._limit:
@@ -98,21 +82,10 @@ class NamedCall:
     def launch(
         self, arguments: Sequence[Any], shape: Shape | None = None, shapes: tuple[Shape, ...] = ()
     ) -> tuple[Any, ...]:
-        """Run the kernel.
+        """Run the kernel; return the outputs. A uniform param takes a number.
 
-        Parameters
-        ----------
-        arguments : sequence
-            One for each param: an array, or a number for a uniform one.
-        shape : tuple of int, optional
-            The broadcast shape, where arguments beside these that are not read may be larger.
-        shapes : tuple of tuple
-            With ``shape``: for each output, what it is summed to.
-
-        Returns
-        -------
-        tuple of array
-            The outputs.
+        `shape` is the broadcast shape if arguments that are not read may be larger than these; then
+        `shapes` has for each output what it is summed to.
         """
         if shape is None:
             return self._storing(arguments, self.options.backend)
@@ -137,7 +110,7 @@ class NamedCall:
         return found
 
     def _filled(self, arguments: Sequence[Any], shape: Shape) -> list[Any]:
-        """Return the arguments with a lane seen in a shape that no lane has."""
+        """Return the arguments, with a lane broadcast to a shape that no lane has."""
         lane = next(k for k, p in enumerate(self.program.params) if p.kind == "lane")
         xp = library_of(arguments[lane]).xp
         seen = xp.broadcast_to(arguments[lane], shape)
@@ -146,17 +119,8 @@ class NamedCall:
     def pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> Pulled:
         """Return the call that computes gradients; the same object each time.
 
-        Parameters
-        ----------
-        wrt : tuple of int
-            Params whose gradients are wanted: one of `chunks`.
-        cotangents : tuple of int
-            Outputs that have a cotangent.
-
-        Raises
-        ------
-        KernelGradientError
-            If an op has no derivative.
+        `wrt` is one of `chunks`; `cotangents` are the outputs that have one. KernelGradientError if
+        an op has no derivative.
         """
         key = wrt, cotangents
         if key not in self._pulled:
@@ -176,27 +140,15 @@ class NamedCall:
 
 @dataclass(frozen=True)
 class Pulled:
-    """How gradients of a call are computed.
+    """How gradients of a call are computed."""
 
-    Attributes
-    ----------
-    call : NamedCall or None
-        None where all are zero.  Its outputs are gradients, each to be summed to the shape of what
-        it is the gradient of.
-    kept : tuple of int
-        What it takes, among the arguments and, after those, one cotangent for each output that has
-        one.
-    gradients : tuple of (int or None)
-        For each param, the output that is its gradient; None where it is zero.
-    """
-
-    call: NamedCall | None
-    kept: tuple[int, ...]
-    gradients: tuple[int | None, ...]
+    call: NamedCall | None  # each output is to be summed to a shape; None if all gradients are zero
+    kept: tuple[int, ...]  # which arguments and, after those, cotangents it takes
+    gradients: tuple[int | None, ...]  # by param: the output that is its gradient; None if zero
 
 
 _CALLS: dict[str, NamedCall] = {}
-"""All that have been named: graphs that are kept elsewhere may ask for any."""
+"""All calls that have been named: graphs that others retain may ask for any."""
 
 
 @lru_cache(maxsize=1024)
@@ -214,10 +166,7 @@ def name_call(program: Program, options: KernelOptions) -> NamedCall:
 def named_call(name: str) -> NamedCall:
     """Return the call of a name.
 
-    Raises
-    ------
-    BackendError
-        If this process has not called the function that the name begins with.
+    BackendError if this process has not called the function that the name begins with.
     """
     found = _CALLS.get(name)
     if found is None:

@@ -1,7 +1,7 @@
 """Plans that a backend runs by itself, step after step of a loop: no Python between launches.
 
-Where each register is in memory is decided before: at one address, or moving on from step to step,
-as the parts of an array do, or to and fro between two arrays, as a carry does.
+The place of each register in memory is decided before: at one address, or moving from step to step,
+as the rows of an array do, or to and fro between two arrays, as a carry does.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["Native", "NativeAlias", "NativeLaunch", "NativeSteps", "Track", "alias_of"]
 
 _SECONDS = 0.05
-"""After how long Python looks whether there is a signal, such as Ctrl-C."""
+"""Time after which Python looks whether there is a signal, such as Ctrl-C."""
 
 _BEGIN = 64
-"""Steps that are taken before it is known how long they take."""
+"""Steps taken before it is known how long they take."""
 
 _MAX_STEPS = 1 << 20
-"""Steps that are taken at once, an even number."""
+"""Steps taken at once, an even number."""
 
 
 class NativeLaunch(NamedTuple):
@@ -51,11 +51,11 @@ class NativeLaunch(NamedTuple):
 
 
 class NativeAlias(NamedTuple):
-    """A view of what is in a register: how many bytes after it begins, and whether it has gaps."""
+    """A view of what is in a register."""
 
     source: int
     result: int
-    first: int
+    first: int  # how many bytes after the register's it begins
     has_gaps: bool
 
 
@@ -65,7 +65,7 @@ Native: TypeAlias = NativeLaunch | NativeAlias
 def alias_of(
     array: np.ndarray[Any, Any], view: np.ndarray[Any, Any], source: int, result: int
 ) -> NativeAlias | None:
-    """Return what tells where in an array a view of it begins; None if it is none."""
+    """Return where in an array a view of it begins; None if it is no view of it."""
     if not np.may_share_memory(array, view):
         return None
     first = address_of(view) - address_of(array)
@@ -73,34 +73,26 @@ def alias_of(
 
 
 class Track(NamedTuple):
-    """Where something is in memory.
+    """Where something is in memory."""
 
-    Attributes
-    ----------
-    address : int
-        In the first step.
-    even, odd : int
-        How far it moves after each even step, and after each odd one.
-    """
-
-    address: int
-    even: int = 0
-    odd: int = 0
+    address: int  # in the first step
+    even: int = 0  # how far it moves after each even step
+    odd: int = 0  # how far it moves after each odd step
 
     @staticmethod
     def of(array: np.ndarray[Any, Any]) -> Track:
-        """Return where an array is that all steps read."""
+        """Return the track of an array that all steps read."""
         return Track(address_of(array))
 
     @staticmethod
     def along(array: np.ndarray[Any, Any], first: int, by: int) -> Track:
-        """Return where the parts of an array are that steps take one by one."""
+        """Return the track of parts of an array that steps take one by one."""
         stride = array.strides[0]
         return Track(address_of(array) + first * stride, by * stride, by * stride)
 
     @staticmethod
     def between(array: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Track:
-        """Return where something is that is in one array in even steps, in another in odd ones."""
+        """Return the track of something in one array in even steps, in another in odd ones."""
         far = address_of(other) - address_of(array)
         return Track(address_of(array), far, -far)
 
@@ -134,18 +126,10 @@ class NativeSteps:
         outputs: Sequence[Track],
         captured: Sequence[np.ndarray[Any, Any]],
     ) -> bool:
-        """Add the launches of a plan; tell whether that could be done.
+        """Add the launches of a plan whose steps a backend runs; tell whether that could be done.
 
-        Parameters
-        ----------
-        plan : Plan
-            Of steps that a backend runs.
-        inputs : sequence of Track
-            Where what comes in is.
-        outputs : sequence of Track
-            Where the results go.
-        captured : sequence of array
-            The last inputs, which are the same in all steps.
+        `inputs` and `outputs` say where these are in memory. `captured` are the last inputs, which
+        are the same in all steps.
         """
         natives = plan.natives
         assert natives is not None
@@ -179,7 +163,7 @@ class NativeSteps:
         direct: Mapping[int, Track],
         numbers: Mapping[int, Any],
     ) -> dict[int, Track]:
-        """Add a launch, some of whose results have a place; return where the results are."""
+        """Add a launch; results with a place in `direct` go there. Return where the results are."""
         self._backend = launch.backend
         results = launch.blocks[0].writes
         written = {}
@@ -205,7 +189,7 @@ class NativeSteps:
         return written
 
     def _finish(self, result: Written, track: Track) -> Track:
-        """Add what makes a result of what a launch has written; return where that is."""
+        """Add what makes a result from what a launch has written; return where that is."""
         for is_in_place, last in result.finish:
             then, source = _own(last), track.address
             track = track if is_in_place else self._somewhere(then.writes[0].room)

@@ -1,6 +1,6 @@
 """Nodes: what was done to which values, as data, and how cotangents go back through it.
 
-Kernels have a node of their own (`mixad.tape.kernel_node`).  Everything else that is recorded
+Kernels have a node of their own (`mixad.tape.kernel_node`). Everything else that is recorded
 is a `Rule` applied to arrays: one line that says how the value is made and one for each argument
 that says what its cotangent is, written with functions that are recorded again.
 """
@@ -41,8 +41,8 @@ __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Res
            "common_library", "library_beside", "shape_of_view", "waiting_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
-"""One for each output or parent of a node: None where it is zero, an array or a tracer that
-broadcasts to the value's shape elsewhere."""
+"""One for each output or parent of a node: None if it is zero, else an array or a tracer that
+broadcasts to the value's shape."""
 
 
 def added(first: Any, second: Any) -> Any:
@@ -105,15 +105,7 @@ class PulledNode(Node, Protocol):
 
 
 class InputNode:
-    """An input of a transform, and its link to the transforms around it.
-
-    Parameters
-    ----------
-    level : Level
-        The transform's.
-    parent : Origin or None
-        Where its value came from, if that is traced too.
-    """
+    """An input of a transform, and its link to the transforms around it."""
 
     __slots__ = ("level", "parents")
     name = "input"
@@ -122,7 +114,7 @@ class InputNode:
 
     def __init__(self, level: Level, parent: Origin | None) -> None:
         self.level = level
-        self.parents = (parent,)
+        self.parents = (parent,)  # None if the input's value is not traced itself
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Return the cotangents as they are."""
@@ -130,13 +122,7 @@ class InputNode:
 
 
 class ConstantNode:
-    """Nothing was done: a value that a transform around may ask for, with derivative zero.
-
-    Parameters
-    ----------
-    *results : Result
-        What it is, to be shown.
-    """
+    """A value with derivative zero that a transform around may ask for."""
 
     __slots__ = ("results",)
     name = "constant"
@@ -147,7 +133,7 @@ class ConstantNode:
         self.results = results
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
-        """Return the cotangents of no parents."""
+        """Return nothing: there are no parents."""
         return ()
 
 
@@ -201,18 +187,28 @@ class Rule:
         for arrays like these, or None.
     """
 
-    name: str
-    evaluate: Callable[..., Array]
+    name: str  # for messages
+    evaluate: Callable[..., Array]  # ``(xp, *arrays, **static)``: the value, by the base library
     cotangents: tuple[Callable[..., Any], ...] | Callable[..., Cotangents]
-    reads: tuple[tuple[int, ...], ...] = ()
-    fresh: bool = False
+    reads: tuple[tuple[int, ...], ...] = ()  # by cotangent: arguments whose elements it reads
+    fresh: bool = False  # whether cotangents are new arrays, not views
+    # Whether the value is linear in each argument, the others fixed, or in all at once: if so,
+    # tangents are values of the rule, else cotangents transposed.
     linear: Literal["each", "all"] | None = None
-    positions: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()  # arguments that are indices into others, always retained
+    # For one argument: ``(whole, g, **static)`` adds its cotangent to an array, in place, and tells
+    # whether it could. Many small parts of one array then cost what the parts do.
     add_into: Callable[..., bool] | None = None
+    # For one argument of shape `own`: ``(xp, own, **static)`` is the shape of the value, which has
+    # the argument's type and waits until someone asks for it.
     shape: Callable[..., tuple[int, ...]] | None = None
-    is_view: bool = False
-    is_part: bool = False
+    is_view: bool = False  # it need not wait for its own sake, only for a pending argument
+    is_part: bool = False  # a small part is copied out of an array that is still written to
+    # For one argument of shape `own`, of whose elements the value is made: ``(own, **static)`` is
+    # the box that it is; None if it is no box.
     part: Callable[..., Part | None] | None = None
+    # For one argument of shape `own`, whose elements the value moves around: ``(own, **static)`` is
+    # how far along each axis; None if not along axes.
     steps: Callable[..., tuple[int, ...] | None] | None = None
     moves: bool = False
     block: Callable[..., LaunchBlock | None] | None = None
@@ -243,7 +239,7 @@ class Rule:
 
 
 class Shaped(NamedTuple):
-    """What is kept of an argument whose elements are not needed any more."""
+    """What is retained of an argument whose elements are not needed any more."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -255,21 +251,7 @@ class Shaped(NamedTuple):
 
 
 class RuleNode:
-    """A rule applied to arguments.
-
-    Parameters
-    ----------
-    rule : Rule
-        What was done.
-    arguments : tuple
-        Tracers and held arrays, or a `Shaped` for each.
-    static : mapping
-        The rule's keyword arguments.
-    parents : tuple of (Origin or None)
-        Where the arguments came from.
-    result : Result
-        What came of it.
-    """
+    """A rule applied to arguments."""
 
     __slots__ = ("arguments", "fresh", "parents", "results", "rule", "static")
 
@@ -282,9 +264,9 @@ class RuleNode:
         result: Result,
     ) -> None:
         self.rule = rule
-        self.arguments = arguments
-        self.static = static
-        self.parents = parents
+        self.arguments = arguments  # tracers and `Held` arrays, a `Shaped` for what is not read
+        self.static = static  # the rule's keyword arguments
+        self.parents = parents  # where the arguments came from
         self.results = (result,)
         self.fresh = rule.fresh
 
@@ -294,7 +276,7 @@ class RuleNode:
         return self.rule.name
 
     def part(self) -> Part | None:
-        """Return the box of the argument that the value is; None if it is none."""
+        """Return the box of the argument that the value is; None if it is no box."""
         if self.rule.part is None:
             return None
         return self.rule.part(tuple(self.arguments[0].shape), **self.static)
@@ -318,19 +300,7 @@ class RuleNode:
 
 
 class _Waiting:
-    """What makes the value of a rule with one argument; it goes when that has been made.
-
-    Parameters
-    ----------
-    rule : Rule
-        The rule.
-    static : mapping
-        Its keyword arguments.
-    source : Cell
-        The argument.
-    levels : frozenset of Level
-        What the value depends on.
-    """
+    """What makes the value of a rule with one argument; it goes when that has been made."""
 
     __slots__ = ("_cell", "_levels", "rule", "source", "static")
 
@@ -339,8 +309,8 @@ class _Waiting:
     ) -> None:
         self.rule = rule
         self.static = static
-        self.source = source
-        self._levels = levels
+        self.source = source  # the argument
+        self._levels = levels  # what the value depends on
 
     def cell(self, result: Result) -> Cell:
         """Return the cell of the value."""
@@ -349,13 +319,13 @@ class _Waiting:
         return cell
 
     def force(self, cell: Cell) -> None:
-        """Make the value, unless another thread has meanwhile."""
+        """Make the value, unless another thread has made it meanwhile."""
         with locked(self._levels):
             if cell.pending is not None:
                 make(self)
 
     def hold(self, cell: Cell) -> None:
-        """Let a reader hold the cell itself: making the value again costs little more."""
+        """Do nothing but let a reader hold the cell: making the value again costs little more."""
 
     def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
         """Return what has to be made first, and what makes the value."""
@@ -370,21 +340,9 @@ class _Waiting:
 
 
 def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
-    """Carry out a rule, and record it if an argument is traced.
+    """Carry out a rule, and record it if an argument is traced: then the value is a tracer.
 
-    Parameters
-    ----------
-    rule : Rule
-        What to do.
-    *arguments : array or Tracer
-        All of one library.
-    **static
-        What else the rule takes: shapes, axes, keys.
-
-    Returns
-    -------
-    array or Tracer
-        A tracer if an argument is one.
+    Arguments are of one library; `static` is what else the rule takes: shapes, axes, keys.
     """
     strand = strand_of(arguments)
     if strand is not None:
@@ -434,7 +392,7 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
 
 
 def apply_without_derivative(rule: Rule, x: Any, **static: Any) -> Array:
-    """Return what a rule without cotangents gives of the elements of a value: a plain array."""
+    """Return the result, a plain array, of a rule without cotangents on the elements of a value."""
     array = rule.evaluate(library_beside(x).xp, elements_of(x), **static)
     if isinstance(x, Tracer) and (x.strand is None or not x.strand.takes(x)):
         journal = journal_of(x.origin.levels)
@@ -444,7 +402,7 @@ def apply_without_derivative(rule: Rule, x: Any, **static: Any) -> Array:
 
 
 def waiting_view(cell: Cell, base: Callable[[Cell], Array]) -> Array:
-    """Return what a value that waits as a view of others is, with ``base`` of these in place."""
+    """Return what a value that waits as a view of others is, with `base` in place of these."""
     waiting = cell.pending
     if isinstance(waiting, _Waiting) and waiting.rule.is_view:
         return waiting.rule.evaluate(
@@ -454,7 +412,7 @@ def waiting_view(cell: Cell, base: Callable[[Cell], Array]) -> Array:
 
 
 def shape_of_view(evaluate: Callable[..., Array]) -> Callable[..., tuple[int, ...]]:
-    """Return `Rule.shape` of a rule whose values are views: it looks at one of a single element."""
+    """Return `Rule.shape` of a rule whose values are views, here of a broadcast number."""
 
     def found(xp: Any, own: tuple[int, ...], /, **static: Any) -> tuple[int, ...]:
         return tuple(evaluate(xp, xp.broadcast_to(xp.zeros(()), own), **static).shape)

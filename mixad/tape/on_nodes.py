@@ -1,4 +1,4 @@
-"""A recording on nodes: done in the order in which it was recorded, from its beginning on."""
+"""A recording done on nodes, from its beginning, in the order in which it was recorded."""
 
 from __future__ import annotations
 
@@ -19,14 +19,8 @@ __all__ = ["give_nodes"]
 def give_nodes(strand: Strand, make_input: Callable[[int], Tracer], done: list[Any]) -> None:
     """Give the tracers of a recording cells and nodes.
 
-    Parameters
-    ----------
-    strand : Strand
-        The recording.
-    make_input : callable
-        Of the slot of an input, returns its tracer with cell and node.
-    done : list
-        By slot, what has been done so far: after an exception, it goes on from there.
+    `make_input` returns the tracer of an input, with cell and node, by its slot. `done` has by slot
+    what has been done: after an exception, the next call goes on from there.
     """
     flat = {tracer.slot: tracer for tracer in strand.alive()}
     others: dict[int, list[Tracer]] = {}
@@ -62,5 +56,5 @@ def _came_in(strand: Strand, slot: int, done: Sequence[Any]) -> Any:
 
 
 def _computed(operation: Operation, operands: Sequence[int], done: Sequence[Any]) -> list[Any]:
-    """Return what an operation gives."""
+    """Return the results of an operation."""
     return results_of(operation.compute(*[done[at] for at in operands]))

@@ -29,14 +29,10 @@ __all__ = ["apply_opaque"]
 def apply_opaque(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what a library's function gives without a derivative; record it in bodies of loops.
+    """Return a library function's result without a derivative; record it in bodies of loops.
 
-    Parameters
-    ----------
-    function : callable
-        Of arrays; its results are arrays or numbers, whose shapes depend on shapes alone.
-    args, kwargs : sequence, mapping
-        What it is given: traced values, also in tuples and lists, arrays and other things.
+    The function returns arrays or numbers whose shapes depend on shapes alone. Traced values may
+    also stand in tuples and lists.
     """
     operands: list[Any] = []
     template = _split((tuple(args), dict(kwargs)), operands)
@@ -82,9 +78,9 @@ def apply_opaque(
 def _check_shapes(
     call: Callable[[Iterable[Any]], Any], arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
 ) -> None:
-    """Leave the body of a loop if the shapes that a function gives depend on elements.
+    """Leave the body of a loop if the shapes that a function returns depend on elements.
 
-    It is tried with other flags, and with numbers of which no two are equal.
+    It is called with other flags, and with numbers of which no two are equal.
     """
     for others in (list(map(_all_true, arrays)), list(map(_distinct, arrays))):
         try:
@@ -96,13 +92,13 @@ def _check_shapes(
 
 
 def _all_true(array: Any) -> Any:
-    """Return flags that are set in place of an array of flags; others as they are."""
+    """Return true flags in place of an array of flags; other values as they are."""
     is_flags = str(getattr(array, "dtype", "")).endswith("bool")
     return library_of(array).xp.ones_like(array) if is_flags else array
 
 
 def _distinct(array: Any) -> Any:
-    """Return numbers that differ in place of an array of numbers; flags as they are."""
+    """Return numbers that all differ in place of an array of numbers; flags as they are."""
     dtype = getattr(array, "dtype", None)
     if dtype is None or not array.shape or str(dtype).endswith("bool"):
         return array
@@ -116,7 +112,7 @@ _OPERAND = object()
 
 
 def _split(value: Any, operands: list[Any]) -> Any:
-    """Return arguments without what is an operand, which is added to a list."""
+    """Return arguments without operands, which are added to a list."""
     if isinstance(value, Tracer) or is_array(value):
         operands.append(value)
         return _OPERAND
@@ -144,6 +140,6 @@ def _filled(value: Any, operands: Iterable[Any]) -> Any:
 
 
 def _own(value: Any, arrays: Sequence[Any]) -> Any:
-    """Return a value that shares no memory with arrays."""
+    """Return a value that shares no memory with these arrays."""
     is_view = any(may_share_memory(value, array) for array in arrays)
     return own_array(value, tuple(value.shape)) if is_view else value

@@ -1,4 +1,4 @@
-"""What a recording is made of: operations, links between its segments, and these."""
+"""What a recording is made of: operations, segments, and links between these."""
 
 from __future__ import annotations
 
@@ -44,16 +44,8 @@ NUMBERS = frozenset(
 class Operation:
     """What is applied to operands, known by identity.
 
-    Parameters
-    ----------
-    compute : callable
-        Of tracers with cells and nodes, arrays and numbers, returns a tracer or a tuple of them.
-    is_kernel : bool
-        Whether it is one kernel, whose arguments are the operands.
-    is_primitive : bool
-        Whether it is made of no other operations.
-    weight : int
-        For how many operations it counts where what is compiled is limited.
+    `compute` takes tracers with cells and nodes, arrays and numbers, and returns a tracer or a
+    tuple of tracers.
     """
 
     __slots__ = ("_opened", "compute", "is_kernel", "is_primitive", "weight")
@@ -67,22 +59,22 @@ class Operation:
         weight: int = 1,
     ) -> None:
         self.compute = compute
-        self.is_kernel = is_kernel
-        self.is_primitive = is_primitive
-        self.weight = weight
+        self.is_kernel = is_kernel  # one kernel, whose arguments are the operands
+        self.is_primitive = is_primitive  # made of no other operations
+        self.weight = weight  # operations it counts for where compilation is limited
         self._opened: set[tuple[Any, ...]] = set()
 
     def open(self, operands: Sequence[Any]) -> bool:
-        """Let what it is made of be recorded in its place, of such operands; tell if that can be.
+        """Let its parts be recorded in its place, for such operands; tell whether that can be.
 
-        It looks at elements, or makes arrays of what is not traced.
+        It looks at elements, or makes arrays from values that are not traced.
         """
         if not self.is_primitive:
             self._opened.add(tuple(map(_kind_of, operands)))
         return not self.is_primitive
 
     def is_open(self, operands: Sequence[Any]) -> bool:
-        """Whether what it is made of is recorded in its place, of such operands."""
+        """Whether its parts are recorded in its place, for such operands."""
         return bool(self._opened) and tuple(map(_kind_of, operands)) in self._opened
 
     def is_static(self, operands: Sequence[Any]) -> bool:
@@ -95,7 +87,7 @@ class Operation:
 
 
 def _kind_of(operand: Any) -> Any:
-    """Return what tells an operand from others: its type, and that of its elements."""
+    """Return the key of an operand: its type, and that of its elements."""
     return (
         operand.kind
         if isinstance(operand, Tracer)
@@ -104,29 +96,21 @@ def _kind_of(operand: Any) -> Any:
 
 
 class Static:
-    """What is a part of an operation, told by itself, such as the body of a loop."""
+    """A part of an operation that is its own key, such as the body of a loop."""
 
     __slots__ = ()
 
     def describe(self, values: Sequence[Any]) -> str:
-        """Return what the operation did, for people, given what came of it."""
+        """Return what the operation did, for people, given its results."""
         return ""
 
 
 class Called:
-    """A call of the user's function that comes into a recording as an operand of its own.
-
-    Attributes
-    ----------
-    parents : sequence of (Origin or None)
-        Where its arguments came from; None for those that are not traced.
-    results : sequence of Result
-        What its values are.
-    """
+    """A call of the user's function that comes into a recording as an operand of its own."""
 
     __slots__ = ()
-    parents: Sequence[Any]
-    results: Sequence[Any]
+    parents: Sequence[Any]  # where its arguments came from; None for those that are not traced
+    results: Sequence[Any]  # what its values are
 
     def pull(self, gs: Sequence[Any]) -> Sequence[Any]:
         """Return the cotangents of its traced arguments, arrays of their shapes."""
@@ -138,7 +122,7 @@ def _refused(*operands: Any) -> Any:
 
 
 FURTHER = Operation(_refused, is_kernel=False, is_primitive=True)
-"""What makes further results of the operation before, whose kernel, if it is one, is known."""
+"""Makes further results of the operation before, which says whether there is a kernel."""
 
 LINK = object()
 """Stands in a segment for a value of an earlier one."""
@@ -153,16 +137,16 @@ class Segment(NamedTuple):
 
 
 def results_of(given: Any) -> list[Any]:
-    """Return the results of an operation, which may give a tuple or a list of them."""
+    """Return the results of an operation, which may be a tuple or a list."""
     return list(given) if isinstance(given, (tuple, list)) else [given]
 
 
 Container: TypeAlias = Callable[[list[Any]], Any]
-"""Makes of results what the user gets."""
+"""Makes what the user gets from results."""
 
 
 def container_of(given: Any) -> Container | None:
-    """Return what makes of results what an operation gives; None if that is the result itself."""
+    """Return what makes the result of an operation from its values; None if it is a value."""
     if not isinstance(given, (tuple, list)):
         return None
     found: Container = getattr(type(given), "_make", type(given))
@@ -172,25 +156,14 @@ def container_of(given: Any) -> Container | None:
 class Given(NamedTuple):
     """What an operation gives.
 
-    Attributes
-    ----------
-    results : sequence of Tracer
-        Its results.
-    container : callable or None
-        What makes of them what the user gets; None if that is the result itself.
-    bases : sequence of (Base or None)
-        For each, what it is a view of.
-    may_fail : bool
-        Whether it raises for some elements.
-    is_told : bool
-        Whether all that it has read is traced, or came in: it has looked at no elements, and made
-        no arrays; nor is a result an operand.
+    `is_told` says that all it has read is traced or came in: it has looked at no elements and made
+    no arrays, and no result is an operand.
     """
 
     results: Sequence[Any]
-    container: Container | None
-    bases: Sequence[Base | None]
-    may_fail: bool
+    container: Container | None  # makes what the user gets; None if that is the result itself
+    bases: Sequence[Base | None]  # for each result, what it is a view of
+    may_fail: bool  # whether it raises for some elements
     is_told: bool
 
     @staticmethod
@@ -202,7 +175,7 @@ class Given(NamedTuple):
         may_fail: bool,
         is_told: bool,
     ) -> Given:
-        """Return what is to be known of the results that an operation gave for some operands."""
+        """Return what is to be known of the results of an operation on some operands."""
         bases = [base_of(each, operands) for each in results]
         return Given(results, container, bases, may_fail, is_told)
 
@@ -210,26 +183,26 @@ class Given(NamedTuple):
 # -- calls of functions ----------------------------------------------------------------------------
 
 _MAX_INDICES = 1 << 12
-"""Indices and flags in an array that is a part of what is applied."""
+"""Most indices and flags in an array that is a part of an operation."""
 
 _PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
-"""Types of arguments that are a part of what is applied."""
+"""Types of arguments that are a part of an operation."""
 
 _READS_ARRAYS = frozenset(
     "matmul mm mv bmm dot vdot vecdot inner outer tensordot einsum linear addmm where "
     "concatenate concat cat stack hstack vstack column_stack "
     "setitem add sub mul div true_divide subtract multiply divide maximum minimum".split()
 )
-"""Names of functions that compute nothing from arrays before a kernel or a rule reads these."""
+"""Names of functions that compute nothing from arrays: a kernel or a rule reads them."""
 
 _CALLS: FifoCache[Operation] = FifoCache(4096)
-"""Calls of functions by what they are and all arguments that are not traced."""
+"""Calls of functions, by the function and all arguments that are not traced."""
 
 _MAX_CONTENTS = 8
-"""Contents of indices and flags with which a call is one operation; each has states of its own."""
+"""Contents of indices and flags with which a call is one operation; each has its own states."""
 
 _CONTENTS: FifoCache[int] = FifoCache(4096)
-"""By calls without contents, how many these have been."""
+"""How many contents there have been, by call without these."""
 
 
 class _Content(NamedTuple):
@@ -243,7 +216,7 @@ _OPERAND = object()
 """Stands for an operand among arguments."""
 
 _Compute: TypeAlias = Callable[[Any, Any, Any], Any]
-"""Of a function, its arguments and its options, returns what it gives."""
+"""Returns the result of a function, from the function, its arguments and its options."""
 
 
 def call_of(
@@ -258,21 +231,8 @@ def call_of(
 ) -> tuple[Operation, list[Any]] | None:
     """Return a call of a function as an operation, which may be made of several, and its operands.
 
-    None if an argument cannot be told from others for good.
-
-    Parameters
-    ----------
-    kind, arrays : type
-        Of tracers and arrays.
-    compute : callable
-        Of the function and its arguments, returns what it gives.
-    function : hashable
-        What it is.
-    args, kwargs : sequence, mapping
-        Its arguments: traced values, also in tuples and lists, are operands; all else is a part
-        of what is applied, but for arrays that matrix products read.
-    is_primitive : bool
-        Whether it is a rule, which reads arrays and is made of nothing.
+    None if no key identifies an argument for good. Operands are traced values, also in tuples and
+    lists, and arrays that a rule (`is_primitive`) or a function of `_READS_ARRAYS` reads.
     """
     operands: list[Any] = []
     name = function if type(function) is str else getattr(function, "__name__", "")
@@ -323,12 +283,9 @@ def _without_constants(value: Any) -> Any:
 
 
 def _described(value: Any, operands: list[Any], kinds: Sequence[type]) -> Hashable:
-    """Return what tells an argument from others; what is an operand is added to these.
+    """Return the key of an argument; what is an operand is added to `operands`.
 
-    Raises
-    ------
-    TypeError
-        If it is none, and cannot be told from others for good.
+    TypeError if it is no operand and no key identifies it for good.
     """
     kind = type(value)
     if kind in kinds:
@@ -368,7 +325,7 @@ def _content_of(value: Any) -> Hashable:
 
 
 def _has_other_contents(key: Hashable) -> bool:
-    """Whether a call, which is new, has come with ever other indices or flags."""
+    """Whether a call, which is new, has come with other indices or flags again and again."""
     form = _without_contents(key)
     if form == key:
         return False
@@ -378,7 +335,7 @@ def _has_other_contents(key: Hashable) -> bool:
 
 
 def _without_contents(described: Any) -> Any:
-    """Return what tells arguments from others, but for the elements of indices and flags."""
+    """Return the key of arguments, without the elements of indices and flags."""
     if type(described) is _Content:
         return described.form
     return tuple(map(_without_contents, described)) if type(described) is tuple else described
@@ -393,7 +350,7 @@ def _are_indices(value: Any) -> bool:
 
 
 def _emptied(value: Any, is_operand: Callable[[Any], bool]) -> Any:
-    """Return an argument without operands; arrays in it are copied: they are told by content."""
+    """Return an argument without operands; its arrays are copied: their content identifies them."""
     if is_operand(value):
         return _OPERAND
     if type(value) in NUMBERS:
@@ -417,6 +374,6 @@ def _filled(value: Any, operands: Iterator[Any]) -> Any:
 def _call(
     compute: _Compute, function: Hashable, given: Any, names: Sequence[str], *operands: Any
 ) -> Any:
-    """Return what a function gives for operands among its other arguments."""
+    """Return the result of a function on operands that stand among its other arguments."""
     args, *named = _filled(given, iter(operands))
     return compute(function, args, dict(zip(names, named, strict=True)))

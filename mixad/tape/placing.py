@@ -1,10 +1,10 @@
 """Cotangents of parts of one array, added up: by one kernel where that is cheap.
 
-Kernels read shifted views of one array, ``x[1:]`` and ``x[:-1]`` say, and give a cotangent for
-each.  What ``x`` gets is their sum, each in its place.  Where all parts overlap, an element of it
-is the sum of what *different* elements of the loop give: so the program is copied once for each
-part, and the copy computes this part's cotangent at the elements of the loop that belong to those
-of ``x``.  That kernel writes into the array that the cotangent is; nothing else is stored.  Along
+Kernels read shifted views of one array, say ``x[1:]`` and ``x[:-1]``, and make a cotangent for
+each. The cotangent of ``x`` is their sum, each in its place. Where all parts overlap, an element of
+it is the sum of contributions of *different* elements of the loop: so the program is copied once
+for each part, and the copy computes this part's cotangent at the elements of the loop that belong
+to those of ``x``. That kernel writes into the array of the cotangent; nothing else is stored. Along
 the edges, where parts do not overlap, the kernel of all cotangents runs, and they are added.
 
 Where evaluating the program again costs more than memory does, the first part is written where it
@@ -32,42 +32,29 @@ from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
 __all__ = ["Placed", "Shifted", "placed_in_one", "shifted"]
 
 _FEWEST = 1 << 18
-"""Elements of the loop from which kernels for the edges cost less than passes over memory."""
+"""Elements of the loop from which on kernels for the edges cost less than passes over memory."""
 
 _MAX_EDGE = 8
-"""The edges are at most one of so many elements."""
+"""The edges are at most one part in so many of the elements."""
 
 _PASS = 20
 """Vector instructions a gang that take as long as reading or writing 64 bytes of memory."""
 
 _PASSES = 4
-"""Passes over memory that a part costs which is stored and added."""
+"""Passes over memory that it costs to store and add a part."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Placed:
-    """Parts that a kernel made, the first as the whole with zeros around it.
+    """Cotangents of parts of one value, the first made as the whole with zeros around it."""
 
-    Attributes
-    ----------
-    target : object
-        Of what they are parts: the place of what they are parts of.
-    parts : tuple of (str, int, Part)
-        Each one's kind and index, as in `GradientPlan.places`, and where it belongs.
-    """
-
-    target: Any
-    parts: tuple[tuple[str, int, Part], ...]
+    target: Any  # the place of the value
+    parts: tuple[tuple[str, int, Part], ...]  # kind, index (see `GradientPlan.places`), and where
 
     def added_up(self, arrays: Sequence[Any], given: Sequence[Any], shape: Shape) -> Any:
-        """Return the whole.
+        """Return the whole, from what the kernel made and the cotangents that it took.
 
-        Parameters
-        ----------
-        arrays, given : sequence of array
-            What the kernel made, and the cotangents that it took.
-        shape : tuple of int
-            That of each part.
+        `shape` is the shape of each part.
         """
         whole = arrays[self.parts[0][1]]
         for kind, at, part in self.parts[1:]:
@@ -77,7 +64,7 @@ class Placed:
 
 
 _Edge: TypeAlias = tuple[Box, tuple[tuple[int, Box, Box], ...]]
-"""A box of the loop; and for each box of a whole that gets something from there which gradient it
+"""A box of the loop; and for each box of a whole that gets something from there, which gradient it
 gets, where this is in the box of the loop, and where it belongs."""
 
 
@@ -85,31 +72,17 @@ gets, where this is in the box of the loop, and where it belongs."""
 class Shifted:
     """Parts of one value whose cotangents are added up while they are computed.
 
-    Attributes
-    ----------
-    target : object
-        Of what they are parts: the place of the value.
-    inner : KernelCall
-        What computes the elements that all parts cover.
-    arguments : tuple of (int, and Box or None)
-        What it takes: leaf, or cotangent after these, and the elements of the loop; None for all.
-    extents : tuple of int
-        How many elements these are.
-    edges : tuple
-        Where parts do not overlap.
-    plan : GradientPlan
-        The kernel that runs there.
-    leaves : int
-        How many leaves there are: cotangents come after them.
+    `arguments` has for each param of `inner` a leaf, or a cotangent after these, and the elements
+    of the loop; None for all.
     """
 
-    target: Any
-    inner: KernelCall
+    target: Any  # the place of the value
+    inner: KernelCall  # computes the elements that all parts cover
     arguments: tuple[tuple[int, Box | None], ...]
-    extents: Shape
-    edges: tuple[_Edge, ...]
-    plan: GradientPlan
-    leaves: int
+    extents: Shape  # of these elements
+    edges: tuple[_Edge, ...]  # where parts do not overlap
+    plan: GradientPlan  # the kernel that runs at the edges
+    leaves: int  # how many there are; cotangents come after them
 
     @property
     def read(self) -> frozenset[int]:
@@ -117,17 +90,7 @@ class Shifted:
         return frozenset([index for index, _ in self.arguments]) | frozenset(self.plan.kept)
 
     def added_up(self, values: Mapping[int, Any], shape: Shape, options: KernelOptions) -> Any:
-        """Return the whole.
-
-        Parameters
-        ----------
-        values : mapping
-            What is read.
-        shape : tuple of int
-            The broadcast shape.
-        options : KernelOptions
-            The user's overrides.
-        """
+        """Return the whole, from the values by index; `shape` is the broadcast shape."""
         taken = [_cut(values[index], box, shape) for index, box in self.arguments]
         taken = in_shape(self.inner, taken, self.extents)
         (whole,) = self.inner.kernel(kernel_values(self.inner.passes[0], taken), options.backend)
@@ -148,7 +111,7 @@ def _add(whole: Any, box: Box, value: Any) -> None:
 
 
 def _cut(value: Any, box: Box | None, shape: Shape) -> Any:
-    """Return what a kernel over a box of a shape reads of an argument that broadcasts to it."""
+    """Return what a kernel over a box of a shape reads of an argument that broadcasts to this."""
     own = getattr(value, "shape", ())
     if box is None or not own:
         return value
@@ -157,16 +120,9 @@ def _cut(value: Any, box: Box | None, shape: Shape) -> Any:
 
 
 def placed_in_one(fused: FusedProgram, asked: Asked, parts: Mapping[int, Part]) -> Asked:
-    """Return what is wanted, with the first of some parts that is not zero placed in its whole.
+    """Return what is wanted, with the first part of a value that is not zero placed in its whole.
 
-    Parameters
-    ----------
-    fused : FusedProgram
-        The program.
-    asked : Asked
-        What is wanted of it.
-    parts : mapping
-        For leaves that are parts of one value, of which array and where.
+    `parts` has the whole and the box of each leaf that is a part.
     """
     gradients = pulled(fused, asked).gradients
     shapes: list[Any] = list(asked.shapes)
@@ -185,22 +141,10 @@ def shifted(
     shape: Shape,
     is_alike: Callable[[int], bool],
 ) -> Shifted | None:
-    """Return how cotangents of parts of one value are added up by one kernel; None if that is dear.
+    """Return how one kernel adds up cotangents of parts of one value; None if that is costly.
 
-    Parameters
-    ----------
-    fused : FusedProgram
-        The program.
-    asked : Asked
-        What is wanted of it.
-    parts : mapping
-        For leaves that are parts of one value, of which array and where.
-    target : object
-        Of what they are parts: the place of that value.
-    shape : tuple of int
-        The broadcast shape.
-    is_alike : callable
-        Whether an argument is the same for all elements, by its index.
+    `parts` has the whole and the box of each leaf that is a part; `target` is the place of the
+    value. `is_alike` says, by index, whether an argument is the same for all elements.
     """
     gradients = pulled(fused, asked).gradients
     wrt = tuple([i for i, g in zip(asked.wrt, gradients, strict=True) if i in parts and g])
@@ -232,9 +176,9 @@ def shifted(
 def _pays(
     fused: FusedProgram, asked: Asked, wrt: Sequence[int], program: Program, arrays: int
 ) -> bool:
-    """Whether computing once for each part costs less than storing and adding them.
+    """Whether computing once for each part costs less than storing and adding parts.
 
-    Where the kernel of the others is left, its leaves are read once more: so many ``arrays``.
+    If a kernel of the others is left, its leaves are read once more: `arrays` of them.
     """
     if any(isinstance(statement, While) for statement in walk_statements(program.body)):
         return False
@@ -251,7 +195,7 @@ def _cost(fused: FusedProgram, asked: Asked) -> int:
 
 
 def _edges(shape: Shape, boxes: Sequence[Box], insides: Sequence[Box]) -> list[_Edge]:
-    """Return the boxes of the loop outside of what is inside for all parts, with what they give."""
+    """Return the boxes of the loop outside what all parts cover, with what they add where."""
     loop = Box((0,) * len(shape), shape)
     edges = []
     for edge in without(loop, common_box(insides)):
@@ -278,27 +222,10 @@ def _sum_of_shifted(
     mode: Mode,
     alike: tuple[bool, ...],
 ) -> tuple[Program, tuple[tuple[int, int | None], ...]]:
-    """Return the program that adds up gradients at elements of their own.
+    """Return the program that adds up the gradients of `wrt`, each at elements of its own.
 
-    Parameters
-    ----------
-    fused : FusedProgram
-        The program that is differentiated.
-    wrt : tuple of int
-        Its leaves whose gradients are added.
-    cotangents : tuple of int
-        Results that have a cotangent.
-    mode : Mode
-        How it is differentiated.
-    alike : tuple of bool
-        For each leaf, and the cotangents after these, whether all elements have the same.
-
-    Returns
-    -------
-    program : Program
-        With one result.
-    reads : tuple of (int, and int or None)
-        For each of its params, which argument it is, and which of ``wrt`` tells the elements.
+    `alike` says of each leaf, and of the cotangents after these, whether all elements have the
+    same. Return also, for each param, which of these it is and which of `wrt` tells its elements.
     """
     builder = Builder(fused.program.name)
     names: dict[tuple[int, int | None], Var] = {}

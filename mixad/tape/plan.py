@@ -18,31 +18,31 @@ from mixad.tape.registers import came_in
 __all__ = ["MAX_BYTES", "Fixed", "Plan", "share_memory"]
 
 MAX_BYTES = 1 << 20
-"""Bytes of memory that one thread keeps for a plan."""
+"""Bytes of memory that one thread retains for a plan."""
 
 
 class Fixed(NamedTuple):
-    """A register that has the same array in all runs of a thread, and whose memory that is."""
+    """A register with the same array in all runs of a thread."""
 
     register: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    memory: int
+    memory: int  # which piece it has; registers may share one
 
 
 class Result(NamedTuple):
-    """What a step puts into a register, and the last step that reads it."""
+    """What a step puts into a register."""
 
     register: int
     array: np.ndarray[Any, Any]
     step: int
-    last: int
+    last: int  # the last step that reads it
 
 
 def share_memory(results: Iterable[Result]) -> list[Fixed]:
-    """Return which of some results keep their memory: as much as a thread keeps.
+    """Return which results keep memory of their own, as much as a thread retains.
 
-    It is another result's, too, where nothing reads that any more.
+    Results share memory if nothing reads the one before any more.
     """
     found: list[Fixed] = []
     over: dict[int, list[tuple[int, int]]] = {}  # by bytes: when memory is read last, and which
@@ -63,54 +63,29 @@ def share_memory(results: Iterable[Result]) -> list[Fixed]:
 
 
 _Layout: TypeAlias = tuple[list[Any], list[Step]]
-"""What one thread runs: what registers hold before something comes in, and steps."""
+"""What one thread runs: the contents of registers before something comes in, and steps."""
 
 
 @dataclass(eq=False, slots=True)
 class Plan:
-    """What computes values and carries cotangents back.
+    """What computes values and carries cotangents back: steps over registers.
 
-    Attributes
-    ----------
-    registers : list
-        What they hold at first; the slots are the first of them.
-    makers : tuple of callable
-        Of the steps, in order.
-    fixed : tuple of Fixed
-        Registers that keep their memory.
-    seeds : tuple of int
-        Where the cotangents begin.
-    values : tuple of int
-        Where the values are that are wanted.
-    ends : tuple of (int, bool)
-        Where the cotangents of the inputs end, -1 for one that is zero, and whether nothing else
-        holds their arrays.
-    slots : tuple of int
-        What is read of what came in.
-    decided : tuple of DecidedResult
-        What to warn of.
-    natives : tuple of Native or None
-        Its steps, if a backend can run all of them by itself.
-    sizes : tuple of int
-        How many bytes the values have.
-    work : tuple of str
-        What the steps do that compute something, for people: ``"kernel"``, or the name of a rule.
-    idle : list
-        What threads run that are not at it now.
+    `ends` has for each input the register of its cotangent, -1 if that is zero, and whether nothing
+    else holds the array.
     """
 
-    registers: list[Any]
-    makers: tuple[Maker, ...]
-    fixed: tuple[Fixed, ...]
-    seeds: tuple[int, ...]
-    values: tuple[int, ...]
+    registers: list[Any]  # what they hold at first; the slots come first
+    makers: tuple[Maker, ...]  # of the steps, in order
+    fixed: tuple[Fixed, ...]  # registers that keep their memory
+    seeds: tuple[int, ...]  # registers where cotangents begin
+    values: tuple[int, ...]  # registers of the wanted values
     ends: tuple[tuple[int, bool], ...]
-    slots: tuple[int, ...]
-    decided: tuple[DecidedResult, ...]
-    natives: tuple[Native, ...] | None = None
-    sizes: tuple[int, ...] = ()
-    work: tuple[str, ...] = ()
-    idle: list[_Layout] = field(default_factory=list)
+    slots: tuple[int, ...]  # those of what came in that are read
+    decided: tuple[DecidedResult, ...]  # what to warn of
+    natives: tuple[Native, ...] | None = None  # its steps, if a backend can run all of them
+    sizes: tuple[int, ...] = ()  # how many bytes the values have
+    work: tuple[str, ...] = ()  # what steps compute, for people: "kernel", or a rule's name
+    idle: list[_Layout] = field(default_factory=list)  # layouts that no thread runs now
 
     @in_given_types
     def run(
@@ -118,16 +93,9 @@ class Plan:
     ) -> tuple[list[Any], list[tuple[Any, bool] | None]]:
         """Return the values, and the cotangents of the inputs: None where they are zero.
 
-        With each goes whether nothing else holds its array.
-
-        Parameters
-        ----------
-        slots : sequence
-            What came in: arrays, held ones, and numbers; others are not read.
-        cotangents : sequence of ndarray
-            Those that begin.
-        warns : bool
-            Whether to warn of results that comparisons decide: not where it has been done.
+        With each cotangent goes whether nothing else holds its array. `slots` that are not read may
+        hold anything. `warns` is False if warnings of results that comparisons decide were given
+        before.
         """
         if warns and self.decided:
             for each in self.decided:
@@ -155,7 +123,7 @@ class Plan:
         return list(map(registers.__getitem__, self.values)), found
 
     def _laid_out(self) -> _Layout:
-        """Return what a thread runs that no other is at."""
+        """Return registers and steps for one thread."""
         memory: dict[int, np.ndarray[Any, Any]] = {}
         fixed = {}
         for register, shape, dtype, at in self.fixed:

@@ -35,20 +35,20 @@ Arguments: TypeAlias = Callable[[Registers], Sequence[Any]]
 Pull: TypeAlias = Callable[[Registers], Sequence[Any]]
 """Returns the gradients of a rule."""
 Maker: TypeAlias = Callable[[Fixed], Step]
-"""Makes a step for one thread, of the memory that it has in some registers."""
+"""Makes a step for one thread, from its memory for some registers."""
 
 _OFTEN = 1 << 10
-"""Calls after which numbers are computed by a kernel, which saves as much as compiling one takes
-in some thousand."""
+"""Calls after which a kernel computes numbers: in some thousand it saves what compiling it
+takes."""
 
 
 def for_all_threads(step: Step) -> Maker:
-    """Return what makes a step that is the same for all threads."""
+    """Return a maker of a step that all threads share."""
     return lambda fixed: step
 
 
 def free(freed: Sequence[int], registers: Registers) -> None:
-    """Let go of what has been read."""
+    """Let go of registers that have been read."""
     for register in freed:
         registers[register] = None
 
@@ -74,12 +74,12 @@ def run_storing(entry: Stores, arguments: Sequence[Any]) -> Sequence[Any]:
 
 
 def roll(source: int, shifts: Shifts, result: int, registers: Registers) -> None:
-    """Move the elements of an array on around."""
+    """Roll the elements of an array."""
     registers[result] = rolled(registers[source], shifts)
 
 
 def add_into(own: int, other: int, registers: Registers) -> None:
-    """Add to an array of NumPy that nothing else holds (`takes`)."""
+    """Add to an array of NumPy that nothing else holds (see `takes`)."""
     array = registers[own]
     np.add(array, registers[other], array)
 
@@ -127,7 +127,7 @@ def place(
     whole: int,
     registers: Registers,
 ) -> None:
-    """Add up parts of one array, of which a kernel made the first in its place."""
+    """Add up parts of one array, whose first a kernel has made in its place."""
     arrays = [registers[at] for at in made]
     registers[whole] = placed.added_up(arrays, [registers[at] for at in given], shape)
 
@@ -210,14 +210,14 @@ def contract(
 
 
 def is_of_plugin(prepared: Prepared) -> bool:
-    """Whether a kernel is another's, who may count its launches."""
+    """Whether a kernel is a plugin's, which may count its launches."""
     return registry.plugin_of(prepared.backend.name) is not None
 
 
 class Arithmetic:
-    """Computes numbers by NumPy's scalars, and once it has done so often by a kernel.
+    """Computes numbers by NumPy's scalars, and after many runs by a kernel.
 
-    Their bits are the same: see `mixad.backends.numbers`.
+    Both give the same bits: see `mixad.backends.numbers`.
     """
 
     __slots__ = ("_kernel", "_left", "_run")
@@ -228,7 +228,7 @@ class Arithmetic:
         self._left = _OFTEN
 
     def __call__(self, arguments: Sequence[Any]) -> Sequence[Any]:
-        """Return the results of some numbers."""
+        """Return the results for some numbers."""
         self._left -= 1
         if not self._left:
             prepared = self._kernel.prepared(list(arguments), None)
@@ -240,6 +240,6 @@ class Arithmetic:
 def run_call(
     call: KernelCall, shape: tuple[int, ...] | None, options: KernelOptions, arrays: Sequence[Any]
 ) -> Sequence[Any]:
-    """Return the results of a kernel that is asked each time, of arguments that it broadcasts."""
+    """Return the results of a kernel that is not prepared, on arguments that it broadcasts."""
     values = list(arrays)
     return call.arrays(values if shape is None else in_shape(call, values, shape), options)

@@ -1,9 +1,9 @@
 """Which launches compute what equations say, and carry cotangents back through them.
 
-Nothing is computed here.  Kernels are launched when something reads their results, together with
-those that they read and that can be computed inside.  On the way back, a kernel whose results are
-read by the members of groups joins these, which become one; a group is pulled back, by one launch,
-when something else needs what it gives.
+Nothing is computed here. Kernels are launched when something reads their results, together with
+those that they read and that can be computed inside. On the way back, a kernel whose results are
+read by the members of groups joins these groups, which become one. A group is pulled back, by one
+launch, when something else needs the cotangents that it makes.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from mixad.tape.storing import asked_for, cheaper_plan
 __all__ = ["NotPlannedError", "Planner"]
 
 _MAX_TOGETHER = 63
-"""Values that are looked at to be made with another one."""
+"""Values that are looked at to be made together with another one."""
 
 _MAX_ELEMENTS = 1 << 14
-"""Elements of values that are made together though none is made of the other: what a launch takes
-is more than what they do."""
+"""Elements of values that are made together though neither needs the other: a launch takes longer
+than what they compute."""
 
 _LOW_COST = 20
 """Vector instructions a gang that computing again may cost: about what reading 64 bytes does."""
@@ -143,8 +143,8 @@ class _Group:
     def take(self, other: _Group) -> bool:
         """Let the members of another group join if they fit; tell whether they did.
 
-        More inputs than one dual chunk holds would be paid for with a second evaluation of all,
-        unless there is no loop, and so reverse accumulation.
+        More active inputs than one dual chunk holds would need a second pass, unless there is no
+        loop, and so reverse accumulation.
         """
         options = common_options(self.options, other.options)
         has_loops = self.has_loops or other.has_loops
@@ -168,7 +168,7 @@ class _Group:
 
 
 def _indexed(equation: KernelEquation) -> set[tuple[Register, int]]:
-    """Return what a kernel reads by index of what carries the level, by read."""
+    """Return the reads by index, in a kernel, of values that carry the level."""
     found: set[tuple[Register, int]] = set()
     program = equation.call.passes[0]
     for param, register, carries in zip(
@@ -184,8 +184,8 @@ def _indexed(equation: KernelEquation) -> set[tuple[Register, int]]:
 class Planner:
     """Plans entries for some equations.
 
-    If it `is_reverse`, cotangents will be carried back through them.  Where it does not fuse, each
-    kernel has a launch of its own.  `beside` is an array of where kernels run.
+    If it `is_reverse`, cotangents will be carried back through them. Where it does not fuse, each
+    kernel has a launch of its own. `beside` is an array of where kernels run.
     """
 
     def __init__(self, noted: Noted, *, is_reverse: bool, fuses: bool, beside: Any) -> None:
@@ -242,8 +242,10 @@ class Planner:
         return self._needed(wanted)
 
     def _hold(self, seeds: Sequence[Register], wanted: Sequence[Register]) -> None:
-        """Note until when values are held: until they are read last, for good if they are wanted or
-        a rule's cotangents read them."""
+        """Note until when values are held: until they are read last.
+
+        Wanted values, and those that a rule's cotangents read, are held for good.
+        """
         end = len(self._equations) + 1
         for number, equation in enumerate(self._equations):
             if type(equation) in (KernelEquation, RuleEquation):
@@ -259,8 +261,10 @@ class Planner:
         self._hold_for_later(self._held.copy())
 
     def _hold_for_later(self, read: dict[Register, int]) -> None:
-        """Hold what is read from memory when kernels are launched, or rules evaluated, that wait;
-        ``read`` says until when each value may be asked for."""
+        """Hold what waiting kernels and rules read from memory when they are launched or evaluated.
+
+        `read` says until when each value may be asked for.
+        """
         for equation in reversed(self._equations):
             if type(equation) is KernelEquation:
                 inside: Sequence[bool] = equation.pending
@@ -275,9 +279,9 @@ class Planner:
                     self._held[register] = max(self._held[register], until)
 
     def _needed(self, values: Sequence[Register]) -> list[Entry]:
-        """Return what is done for some values and for the cotangents of what came in.
+        """Return the entries that some values and the cotangents of what came in need.
 
-        What reads by index is: it may be outside.
+        Kernels that read by index are needed: an index may be outside.
         """
         needed, found = set(values), []
         for entry in reversed(self._entries):
@@ -335,7 +339,7 @@ class Planner:
         return register in self._kept or self._held.get(register, -1) >= self._now
 
     def _come_to(self, equation: KernelEquation) -> None:
-        """Note what a kernel reads that is pending, so that it may be computed inside."""
+        """Note the pending values that a kernel reads, so that they may be computed inside."""
         pairs = zip(equation.arguments, equation.pending, strict=True)
         inside = [pending and not self.is_made(register) for register, pending in pairs]
         self._inside[id(equation)] = inside
@@ -428,7 +432,7 @@ class Planner:
         wanted: Sequence[_Result],
         live: _Live,
     ) -> None:
-        """Launch the kernel of some equations, with partials where these had better be stored."""
+        """Launch the kernel of some equations, with partials where it pays to store these."""
         options = reduce(_shared, [member.options for member in members])
         shape, results = members[-1].shape, [register for _, register, _ in live]
         requests = tuple(
@@ -475,7 +479,7 @@ class Planner:
     ) -> ForwardPlan | None:
         """Return how results are made together with their partials; None if they are made alone.
 
-        On the way back what hands cotangents to what is decided.
+        On the way back, it is decided already what hands cotangents to what.
         """
         is_as_read = len(fusion.registers) == len(members[0].arguments)
         is_decided = self._now == len(self._equations)
@@ -490,8 +494,10 @@ class Planner:
         return cheaper_plan(fusion.fused, fusion.wrt, fusion.shapes, shape, requests, options)
 
     def _is_read_outside(self, members: Sequence[KernelEquation], at: int) -> bool:
-        """Whether what a kernel reads may depend on one of its members, which is not to be stored
-        as its parent: something else has read that, its sum for example."""
+        """Whether what a kernel reads may depend on a member: it is not stored as its parent.
+
+        This is so if something else has read the member, its sum for example.
+        """
         inside = Counter(self._read_inside(members))
         if all((id(each) in inside) == (each is not members[at]) for each in members):
             return False  # all that the kernel reads comes before it
@@ -581,7 +587,7 @@ class Planner:
     # -- what is pulled back -----------------------------------------------------------------------
 
     def edges(self, equation: Equation) -> list[Register | None]:
-        """Return what an equation hands cotangents to: None for what does not carry the level."""
+        """Return what an equation hands cotangents to; None for what does not carry the level."""
         if type(equation) is CallEquation:
             return list(equation.arguments)
         stored = self._stored.get(id(equation))
@@ -598,11 +604,11 @@ class Planner:
         return type(equation) is KernelEquation and id(equation) not in self._stored
 
     def takes(self, group: _Group, other: _Group) -> bool:
-        """Let a group take another one, if that can be."""
+        """Let a group take another one, if that is possible."""
         return self._fuses and group.take(other)
 
     def pull(self, equation: Equation, given: Mapping[Register, None]) -> list[Register]:
-        """Pull an equation back that is in no group; return what has got cotangents."""
+        """Pull back an equation that is in no group; return the values that have got cotangents."""
         targets = self.edges(equation)
         if type(equation) is CallEquation:
             results = equation.results
@@ -662,7 +668,7 @@ class Planner:
     def pull_group(
         self, group: _Group, found: Mapping[Register, None], part_of: _PartOf, unit: Register | None
     ) -> list[Register]:
-        """Pull a group back, of which something has a cotangent; return what has got cotangents."""
+        """Pull back a group with a cotangent; return the values that have got cotangents."""
         members = group.members[::-1]
         given = [
             (at, register, request.result)
@@ -725,8 +731,10 @@ class Planner:
         given: Sequence[tuple[int, Register, int]],
         live: _Live,
     ) -> tuple[_Fusion, Asked]:
-        """Return the members' programs as one, and what is asked of it: the gradient of each leaf
-        that carries the level, in the leaf's shape."""
+        """Return the members' programs as one, and what is wanted of it.
+
+        That is the gradient of each leaf that carries the level, in the leaf's shape.
+        """
         seeds = [(at, result) for at, _, result in given]
         held = [(at, request.result) for at, _, request in live]
         results = list(dict.fromkeys([*seeds, *held]))
@@ -843,7 +851,7 @@ class _Members:
                 self.order.append(stack.pop()[0])
 
     def _takes(self, equation: KernelEquation) -> bool:
-        """Take an equation if it fits; tell whether it does.  What does not fit now never does."""
+        """Take an equation if it fits; tell whether it does. What does not fit now never does."""
         if id(equation) in self._found or id(equation) in self._left:
             return False
         options = common_options(self._options, equation.options)
@@ -993,7 +1001,7 @@ class _Walk:
                 self._arrive(register)
 
     def _give(self, registers: Sequence[Register], *pulled: Equation) -> None:
-        """Note what has got cotangents, and that those of what was pulled back are used up."""
+        """Note the values that have got cotangents; those of what was pulled back are used up."""
         for equation in pulled:
             for register in equation.results:
                 self._cotangents.pop(register, None)
@@ -1023,7 +1031,7 @@ class _Walk:
 
 
 _PartOf: TypeAlias = Callable[[Register], tuple[Register, Part] | None]
-"""What a value is a part of that gets no other cotangent, and which part; None for others."""
+"""Returns what a value is a part of, and which part, if it gets no other cotangent; else None."""
 
 
 def _is_read(equation: RuleEquation) -> list[bool]:

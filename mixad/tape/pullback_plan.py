@@ -17,27 +17,13 @@ __all__ = ["PullbackPlan", "plan_pullback"]
 
 @dataclass(frozen=True, eq=False)
 class PullbackPlan:
-    """The passes of a pullback, without the params that they do not read.
+    """The passes of a pullback, without the params that they do not read."""
 
-    Attributes
-    ----------
-    strategy : str
-        ``"forward"`` or ``"reverse"``: what was taken.
-    passes : tuple of Program
-        With the same params; a pass without results is left out.
-    kept : tuple of int
-        Which params they take, among the original's and, after those, one for each cotangent.
-    gradients : tuple of (tuple of int, or None)
-        For each param in ``wrt``, pass and result of its gradient; None where it is zero.
-    primals : tuple of (tuple of int)
-        For each output of the original, pass and result; empty if they were not asked for.
-    """
-
-    strategy: Literal["forward", "reverse"]
-    passes: tuple[Program, ...]
-    kept: tuple[int, ...]
-    gradients: tuple[tuple[int, int] | None, ...]
-    primals: tuple[tuple[int, int], ...]
+    strategy: Literal["forward", "reverse"]  # what was taken
+    passes: tuple[Program, ...]  # with the same params; each has results
+    kept: tuple[int, ...]  # their params: the original's, then one for each cotangent
+    gradients: tuple[tuple[int, int] | None, ...]  # in `wrt`'s order: pass, result; None if zero
+    primals: tuple[tuple[int, int], ...]  # by output: pass and result; empty if not asked for
 
 
 def plan_pullback(
@@ -49,27 +35,10 @@ def plan_pullback(
     with_primals: bool = False,
     units: tuple[int, ...] = (),
 ) -> PullbackPlan:
-    """Return how the gradients of a program's params are computed.
+    """Return how the gradients of the params `wrt` of this very program are computed.
 
-    Parameters
-    ----------
-    program : Program
-        Of the broadcast.
-    wrt : tuple of int
-        Params whose gradients are wanted.
-    cotangents : tuple of int
-        Outputs that have a cotangent.
-    mode : Mode
-        By dual chunks, in reverse, or the cheaper of both.
-    with_primals : bool
-        Whether the outputs of the broadcast are wanted too.
-    units : tuple of int
-        Positions in ``cotangents`` of those that are known to be 1: no pass reads them.
-
-    Returns
-    -------
-    PullbackPlan
-        Made of this very program, with its names and lines.
+    `with_primals` asks for the outputs, too. `units` are positions in `cotangents` of those that
+    are known to be 1: no pass reads them.
     """
 
     def forward() -> tuple[ChunkPass, ...]:

@@ -1,5 +1,7 @@
-"""What registers of plans hold: of torch's tensors on the CPU NumPy's arrays over their memory; all
-other arrays as they are."""
+"""What registers of plans hold.
+
+For torch's tensors on the CPU these are NumPy arrays over their memory; other arrays are as they
+are."""
 
 from __future__ import annotations
 
@@ -44,8 +46,10 @@ def of_register(library: Library, array: Any) -> Any:
 
 
 def array_like(shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
-    """Return an array of a shape and kind: of full rank, which decompositions take; of indices that
-    lie in any array."""
+    """Return an array of a shape and kind.
+
+    It has full rank, which decompositions need; indices lie in any array.
+    """
     library = kind.library
     if len(shape) < 2 or not kind.type.is_inexact:
         number = 1.0 if kind.type.is_inexact else 0.0
@@ -56,7 +60,7 @@ def array_like(shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
 
 
 def filled(number: float, shape: tuple[int, ...], kind: Kind, device: Any) -> Any:
-    """Return a register of one number, made where it is to be."""
+    """Return a register of one number, made on its device."""
     library = kind.library
     if _are_numpys(library, device):
         return np.full(shape, number, kind.type.dtype)
@@ -66,7 +70,7 @@ def filled(number: float, shape: tuple[int, ...], kind: Kind, device: Any) -> An
 
 
 def _are_numpys(library: Library, device: Any) -> bool:
-    """Whether registers hold NumPy's arrays in place of a library's on a device."""
+    """Whether registers hold NumPy arrays in place of a library's on a device."""
     return library is NUMPY or (library.name == "torch" and device.type == "cpu")
 
 
@@ -79,7 +83,7 @@ def own_array(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 class StridedView(NamedTuple):
-    """A view of an array: its strides, and how far from the array it begins, in bytes."""
+    """A view of an array: its strides, and how many bytes after the array it begins."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -94,8 +98,10 @@ class StridedView(NamedTuple):
 
 
 def strided_view_in(view: Any, whole: Any) -> StridedView | None:
-    """Return where in an array a view lies; None unless all of its memory is the array's, which has
-    no gaps."""
+    """Return where in an array a view lies.
+
+    None unless all of its memory is the array's, which has no gaps.
+    """
     bounds, around = _bounds(view), _bounds(whole)
     if bounds is None or around is None or not (around[0] <= bounds[0] < bounds[1] <= around[1]):
         return None
@@ -109,7 +115,7 @@ def strided_view_in(view: Any, whole: Any) -> StridedView | None:
 
 
 def may_share_memory(a: Any, b: Any) -> bool:
-    """Whether two arrays may share memory; what is no array shares none."""
+    """Whether two values may share memory; what is no array shares none."""
     if type(a) is np.ndarray and type(b) is np.ndarray:
         return np.may_share_memory(a, b)
     if not (_has_memory(a) and _has_memory(b)):
@@ -125,7 +131,7 @@ def _has_memory(value: Any) -> bool:
 
 
 def _bounds(array: Any) -> tuple[int, int] | None:
-    """Return the addresses between which an array lies; None where its library does not tell."""
+    """Return the addresses between which an array lies; None if its library does not tell."""
     start = library_of(array).memory.address(array)
     if start is None:
         return None
@@ -152,13 +158,7 @@ def bits_of(array: Any) -> bytes:
 
 
 def came_in(value: Any) -> Any:
-    """Return what came in as plans take it.
-
-    Raises
-    ------
-    TracerError
-        If it is an array that has been changed.
-    """
+    """Return what came in as plans take it; TracerError if it is an array that has changed."""
     if type(value) is Held:
         value = value.array
     kind = type(value)

@@ -32,25 +32,9 @@ __all__ = ["Replay"]
 
 
 class Replay:
-    """A segment on nodes.
+    """A segment on nodes, from the slot `start` on.
 
-    Parameters
-    ----------
-    strand : Strand
-        The recording.
-    start : int
-        The first slot.
-    value : callable
-        Of the slot of what comes in, returns an array or a number.
-
-    Attributes
-    ----------
-    level : Level
-        Of its nodes.
-    journal : Journal
-        What they do.
-    done : list
-        What has been done, slot by slot.
+    `value` returns the array or number that comes in, by its slot.
     """
 
     def __init__(
@@ -67,8 +51,8 @@ class Replay:
         self.level.foresees, self.level.unknown = True, around.unknown
         self._entered: dict[int, tuple[int, Any]] = {}
         at = lambda slot: value(start + slot)  # noqa: E731
-        self.journal = self.level.journal = Journal(self._entered, at)
-        self.done: list[Any] = []
+        self.journal = self.level.journal = Journal(self._entered, at)  # what the nodes do
+        self.done: list[Any] = []  # by slot, what has been done
         self._mark = self.journal.mark()
         self._strand = strand
         self._start = start
@@ -78,13 +62,15 @@ class Replay:
         self._container: Container | None = None
 
     def advance(self, stop: int) -> None:
-        """Do what was recorded up to a slot."""
+        """Do what was recorded before a slot."""
         for slot in range(self._start + len(self.done), stop):
             self._do(slot)
 
     def noted(self, stop: int) -> Noted | None:
-        """Return what is done up to a slot, with the registers of its values; None if not all of
-        that could be noted."""
+        """Return what is done before a slot, with the registers of its values.
+
+        None if not all of that could be noted.
+        """
         self.advance(stop)
         made = self._strand.made
         values = {at: v for at, v in enumerate(self.done) if made(self._start + at) is not None}
@@ -93,12 +79,12 @@ class Replay:
         return noted
 
     def close(self) -> None:
-        """Let nodes, their level and the journal go: they hold each other."""
+        """Let go of nodes, their level and the journal: they hold each other."""
         self.level.journal = None
         self.done.clear()
 
     def _do(self, slot: int) -> None:
-        """Do what was recorded next."""
+        """Do the next recorded operation."""
         made = self._strand.made(slot)
         if made is not None:
             self.done.append(self._made(*made))
@@ -109,7 +95,7 @@ class Replay:
 
     @in_given_types
     def result(self, operation: Operation, slots: Sequence[int]) -> Given:
-        """Return what an operation gives."""
+        """Do an operation on nodes; return what is known of its results."""
         self.advance(len(self._strand.values))
         self.journal.is_whole, self._mark = True, self.journal.mark()
         before, risks = self.level.looks, self.level.risks

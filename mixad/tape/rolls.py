@@ -1,4 +1,4 @@
-"""Arrays that are not made: elements of others moved on around, and sums of such arrays."""
+"""Arrays that are not made: rolled arrays, and sums of these."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _MAX_TERMS = 16
 
 
 class Term(NamedTuple):
-    """What is in a register, with its elements moved on along each axis; None: as it is."""
+    """What is in a register, with its elements rolled along each axis; None: as it is."""
 
     register: int
     shifts: Shifts | None
 
 
 def rolled(array: np.ndarray[Any, Any], shifts: Shifts) -> np.ndarray[Any, Any]:
-    """Return an array with its elements moved on."""
+    """Return an array with its elements rolled."""
     return np.roll(array, shifts, tuple(range(array.ndim)))
 
 
 def can_be_added(terms: Sequence[Term], first: Any, second: Any) -> bool:
-    """Whether one kernel adds up terms, of which two sums are arrays, to the bits of NumPy."""
+    """Whether one kernel adds up terms to NumPy's bits; `first` and `second` are the two sums."""
     return (
         len(terms) <= _MAX_TERMS
         and first.shape == second.shape

@@ -1,6 +1,6 @@
 """The steps of a backward pass, as data: planned once for all traces with the same key.
 
-A step names nodes by their numbers in the trace.  Running it reads cotangents and arrays, launches
+A step names nodes by their numbers in the trace. Running it reads cotangents and arrays, launches
 a kernel or calls a rule, and adds into the cotangents of what it reads.
 """
 
@@ -40,15 +40,15 @@ class Cotangent(NamedTuple):
     fresh: bool
 
     def is_own(self, shape: Shape) -> bool:
-        """Whether it is all of a value's cotangent, in an array that may be changed."""
+        """Whether it is a value's whole cotangent, in an array that may be changed."""
         return self.fresh and tuple(self.value.shape) == shape
 
 
 class Parts(NamedTuple):
-    """Cotangents of parts of one value: what read each of them, and how many elements there are."""
+    """Cotangents of parts of one value."""
 
-    read: list[tuple[RuleNode, Any]]
-    size: int
+    read: list[tuple[RuleNode, Any]]  # what read each part, and its cotangent
+    size: int  # how many elements there are
 
 
 def together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
@@ -64,7 +64,7 @@ def together(known: Cotangent, value: Any, fresh: bool) -> Cotangent:
 
 
 def takes(own: Any, other: Any) -> bool:
-    """Whether one array can be added to another in place; of NumPy, whose arrays say so."""
+    """Whether one array can be added to another in place: NumPy arrays tell."""
     return (
         type(own) is np.ndarray
         and type(other) is np.ndarray
@@ -75,22 +75,7 @@ def takes(own: Any, other: Any) -> bool:
 
 
 class Pass:
-    """One backward pass under way.
-
-    Parameters
-    ----------
-    level : Level
-        The transform's.
-    trace : Trace
-        What it goes through.
-
-    Attributes
-    ----------
-    found : dict
-        By the number of a node and the index of an output: the cotangent so far.
-    parts : dict
-        By the number of a write: the cotangents of parts of its value, which wait for the whole.
-    """
+    """One backward pass under way."""
 
     __slots__ = ("found", "is_inner", "level", "nodes", "parts")
 
@@ -98,8 +83,8 @@ class Pass:
         self.level = level
         self.nodes = trace.nodes
         self.is_inner = trace.is_inner
-        self.found: dict[int, dict[int, Cotangent]] = {}
-        self.parts: dict[int, Parts] = {}
+        self.found: dict[int, dict[int, Cotangent]] = {}  # by node and output: the cotangent so far
+        self.parts: dict[int, Parts] = {}  # by write: cotangents of parts, which wait for the whole
 
     def add(self, place: Place, value: Any, fresh: bool) -> None:
         """Add a cotangent to what an output has; a smaller one broadcasts."""
@@ -109,10 +94,10 @@ class Pass:
         found[output] = Cotangent(value, fresh) if known is None else together(known, value, fresh)
 
     def add_part(self, number: int, reader: RuleNode, g: Any) -> None:
-        """Add the cotangent of a part of what was written, when that of the whole is there.
+        """Add the cotangent of a part of what was written, once that of the whole is there.
 
-        A loop that writes an array and reads it has many versions of it with a few parts each,
-        and one array for the cotangents of all of them.
+        A loop that writes an array and reads it has many versions of it with a few parts each, and
+        one array for the cotangents of all of them.
         """
         parts = self.parts.setdefault(number, Parts([], 0))
         parts.read.append((reader, g))
@@ -168,57 +153,27 @@ class Step(Protocol):
     """One step of a backward pass."""
 
     def run(self, under_way: Pass) -> None:
-        """Take it."""
+        """Take the step."""
         ...
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KernelStep:
-    """One kernel: the gradients of what some kernel nodes read from outside.
+    """One kernel: the gradients of what some kernel nodes read from outside."""
 
-    Attributes
-    ----------
-    members : tuple of int
-        The nodes, which have been visited afterwards.
-    cotangents : tuple of Place
-        Outputs of members that have a cotangent.
-    plan : GradientPlan
-        The kernel.
-    arguments : tuple
-        What it takes: the place of a member's argument, or the index of a cotangent.
-    results : tuple of Place
-        Pending outputs that the kernel makes too, as its first ones.
-    waiting : tuple of Place
-        Arguments of members that will be read when what makes them is pulled back.
-    targets : tuple
-        For each gradient that is not zero: of what it is, and where it is found (``plan.places``).
-    placed : tuple of Placed
-        Gradients that are parts of one value.
-    shifted : tuple of Shifted
-        Those of them that kernels of their own add up.
-    read : tuple of (int, and Place or int)
-        What these take: index of a leaf, and of cotangents after the leaves, and which it is.
-    shape : tuple of int
-        The broadcast shape.
-    options : KernelOptions
-        The user's overrides.
-    decided : tuple of DecidedResult
-        What to warn of.
-    """
-
-    members: tuple[int, ...]
-    cotangents: tuple[Place, ...]
+    members: tuple[int, ...]  # the nodes, which have been visited afterwards
+    cotangents: tuple[Place, ...]  # outputs of members that have one
     plan: GradientPlan
-    arguments: tuple[Place | int, ...]
-    results: tuple[Place, ...]
-    waiting: tuple[Place, ...]
-    targets: tuple[tuple[Place, str, int], ...]
-    placed: tuple[Placed, ...]
-    shifted: tuple[Shifted, ...]
-    read: tuple[tuple[int, Place | int], ...]
-    shape: Shape
+    arguments: tuple[Place | int, ...]  # places of members' arguments, indices of cotangents
+    results: tuple[Place, ...]  # pending outputs that the kernel makes too, as its first ones
+    waiting: tuple[Place, ...]  # members' arguments, read when what makes them is pulled back
+    targets: tuple[tuple[Place, str, int], ...]  # of what a nonzero gradient is; `plan.places`
+    placed: tuple[Placed, ...]  # gradients that are parts of one value
+    shifted: tuple[Shifted, ...]  # those of them that kernels of their own add up
+    read: tuple[tuple[int, Place | int], ...]  # what these take: leaf or cotangent, and where
+    shape: Shape  # the broadcast shape
     options: KernelOptions
-    decided: tuple[DecidedResult, ...]
+    decided: tuple[DecidedResult, ...]  # what to warn of
 
     def run(self, under_way: Pass) -> None:
         """Launch the kernel; or record it, if a transform around follows what it reads."""
@@ -264,18 +219,10 @@ class KernelStep:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NodeStep:
-    """A node that is pulled back by itself.
+    """A node that is pulled back by itself."""
 
-    Attributes
-    ----------
-    number : int
-        The node.
-    targets : tuple of (Place or None)
-        What its parents are; None for those that do not carry the level.
-    """
-
-    number: int
-    targets: tuple[Place | None, ...]
+    number: int  # the node
+    targets: tuple[Place | None, ...]  # its parents; None for those that do not carry the level
 
     def run(self, under_way: Pass) -> None:
         """Call the node's pullback."""
@@ -289,7 +236,7 @@ class NodeStep:
                 under_way.add(place, gradient, fresh)
 
     def _gradients(self, under_way: Pass, node: PulledNode) -> Cotangents:
-        """Return the cotangents of the parents; None for those that have been added."""
+        """Return the cotangents of the parents; None for those that have been added already."""
         if isinstance(node, WriteNode):
             whole, result = under_way.whole(self.number), node.results[0]
             del under_way.found[self.number]
@@ -304,7 +251,7 @@ class NodeStep:
         return node.pullback(cotangents, under_way.level)
 
     def _added(self, under_way: Pass, node: RuleNode, g: Any) -> bool:
-        """Add to the cotangent that the argument has already, in place, or let that wait."""
+        """Add to the cotangent that the argument already has, in place, or let that wait."""
         if node.rule.add_into is None or self.targets[0] is None:
             return False
         number, output = self.targets[0]

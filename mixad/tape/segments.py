@@ -1,9 +1,8 @@
 """Values and gradients of a recording by plans: of one segment, or of several one after another.
 
-A plan is made the first time, of what operations were noted to be made of, and run as it is made.
-Where there are several segments, each is
-computed again backward from what it was given: nothing but values that other segments read is
-stored.
+A plan is made the first time, from the equations of the operations, and run as it is made. If there
+are several segments, the backward pass computes each again: only values that other segments read
+are stored.
 """
 
 from __future__ import annotations
@@ -38,12 +37,9 @@ __all__ = ["MAX_FUSED", "Run", "one_of"]
 
 
 def _values_of_slots(values: Sequence[Any]) -> list[Any]:
-    """Return what came in as plans take it, by slot; None for what was made.
+    """Return by slot what came in, as plans take it; None for what was made.
 
-    Raises
-    ------
-    TracerError
-        If an array has been changed.
+    TracerError if an array has been changed.
     """
     found: list[Any] = []
     for value in values:
@@ -56,7 +52,7 @@ def _values_of_slots(values: Sequence[Any]) -> list[Any]:
 
 
 def one_of(kind: Kind, device: Any) -> Any:
-    """Return the cotangent of a number that a gradient begins with."""
+    """Return the cotangent 1 of a number, with which a gradient begins."""
     key = kind, device_key(device)
     found = _ONES.get(key)
     if found is None:
@@ -71,15 +67,15 @@ _ONES: dict[Hashable, Any] = {}
 
 
 _MAX_KEPT = 1 << 14
-"""Elements of an array that is copied where it is to be read again later."""
+"""Most elements of an array that is copied if it will be read again later."""
 
 MAX_FUSED = 128
-"""Operations of a recording that are fused: compiling more would take seconds.  So many on small
-arrays are launched one by one, in whichever call, so that results depend on the recording alone."""
+"""Operations of a recording that are fused: compiling more would take seconds. More on small arrays
+are launched one by one, in whichever call, so that results depend on the recording alone."""
 
 
 def _copied(array: Any) -> Any:
-    """Return a copy of an array with the same strides, which plans are made for.
+    """Return a copy of an array with the same strides, for which plans are made.
 
     None if the copy would be large, or the library gives it other strides.
     """
@@ -106,22 +102,11 @@ _RARE = 2
 """Times in one call up to which a segment of small arrays may be one that never comes again."""
 
 _OFTEN = 256
-"""Times in one call from which on a kernel of numbers is compiled, not computed by NumPy."""
+"""Times in one call from which on a kernel of numbers is compiled; before, NumPy computes them."""
 
 
 class Run:
-    """One call of a recording in segments: they are computed in order, and pulled back in reverse.
-
-    Parameters
-    ----------
-    strand : Strand
-        The recording.
-
-    Attributes
-    ----------
-    values : list
-        By slot, what came in and, of what was made, what others read.
-    """
+    """One call of a recording in segments, computed in order and pulled back in reverse."""
 
     def __init__(self, strand: Strand) -> None:
         self.values: list[Any] = []
@@ -144,7 +129,7 @@ class Run:
     def advance(self, wanted: Iterable[int]) -> bool:
         """Compute what is wanted of the segments that have ended, and what others read of them.
 
-        Returns whether there is a plan for each.
+        Return whether there is a plan for each.
         """
         strand, done = self._strand, len(self._layouts)
         self._look(strand.ends[self._counted :])
@@ -170,18 +155,8 @@ class Run:
     ) -> Done | None:
         """Return values of a recording of one segment, and the cotangents of its inputs.
 
-        None if it has no plan.
-
-        Parameters
-        ----------
-        key : hashable
-            By which its plan is found the next time.
-        outputs : sequence of (int, array)
-            The slots that cotangents come to, with these.
-        wanted : sequence of int
-            The slots of the values that are wanted.
-        of_number : bool
-            Whether the output is one number, with the cotangent 1.
+        None without a plan, which `key` finds the next time. `outputs` are slots with cotangents,
+        `wanted` those of values; `of_number`: the output is one number, with the cotangent 1.
         """
         self._look([self._strand.state])
         slots, gs = [slot for slot, _ in outputs], [g for _, g in outputs]
@@ -192,14 +167,8 @@ class Run:
     ) -> tuple[Sequence[Any], Sequence[tuple[Any, bool] | None]] | None:
         """Return values of a recording that is over, and the cotangents of its inputs.
 
-        None if a segment has no plan.
-
-        Parameters
-        ----------
-        outputs : sequence of (int, array)
-            The slots that cotangents come to, with these.
-        wanted : sequence of int
-            The slots of the values that are wanted.
+        None if a segment has no plan. `outputs` are slots with their cotangents, `wanted` those of
+        values.
         """
         strand = self._strand
         if self.values:  # what came in before has been read, and will be again
@@ -212,9 +181,9 @@ class Run:
         return None if found is None else ([self.values[slot] for slot in wanted], found)
 
     def keep(self, wanted: Iterable[int]) -> bool:
-        """Hold copies of what came in, and no values that no later segment reads.
+        """Retain copies of what came in, and no values that no later segment reads.
 
-        What others do to arrays then changes nothing.  False where a copy would be large.
+        Later changes of arrays then do not matter. False if a copy would be large.
         """
         strand, values = self._strand, self.values
         for slot, value in enumerate(strand.values):
@@ -234,12 +203,7 @@ class Run:
     def pull(self, outputs: Sequence[tuple[int, Any]]) -> Sequence[tuple[Any, bool] | None] | None:
         """Return the cotangents of the inputs of what has been computed, once more.
 
-        None if a segment has no plan.
-
-        Parameters
-        ----------
-        outputs : sequence of (int, array)
-            The slots that cotangents come to, with these.
+        None if a segment has no plan. `outputs` are slots with their cotangents.
         """
         with self._strand.level.lock:  # threads may share it
             return self._pull(outputs)
@@ -253,7 +217,7 @@ class Run:
         return [self._found.get(slot) for slot in range(self._inputs)]
 
     def _look(self, ends: Sequence[State]) -> None:
-        """Look at what has been recorded since the last time."""
+        """Take in what has been recorded since the last time."""
         self.values += _values_of_slots(self._strand.values[len(self.values) :])
         self._counted += len(ends)
         self._times.update(map(id, ends))
@@ -317,16 +281,19 @@ class Run:
         return True
 
     def _key(self, what: str, number: int, asked: Hashable) -> tuple[Any, ...]:
-        """Return what a plan is kept for."""
+        """Return the key of a plan."""
         return what, self._layouts[number], asked, self._fuses(number), self._compiles(number)
 
     def _compiles(self, number: int) -> bool:
-        """Whether kernels of numbers of a segment are compiled."""
+        """Whether kernels of numbers are compiled in a segment."""
         return self._times[id(self._strand.end_of(number))] >= _OFTEN
 
     def _fuses(self, number: int) -> bool:
-        """Whether a segment is fused: there is little to compile, or it comes again in the call, as
-        in a loop, or lies beside one that does, or its arrays are not small."""
+        """Whether a segment is fused.
+
+        It is if there is little to compile, if its arrays are not small, or if it or one beside it
+        comes again in the call, as in a loop.
+        """
         if self._operations <= MAX_FUSED:
             return True
         end_of, last = self._strand.end_of, len(self._strand.ends)
@@ -365,7 +332,7 @@ class Run:
     ) -> Done | None:
         """Return some values of a segment, and cotangents of what came in; None if it has no plan.
 
-        The plan is kept, unless it may never come again.
+        The plan is retained unless it may never come again.
         """
         strand, segment = self._strand, self._strand.segment(number)
         noted = strand.noted(number, self._came_in)
@@ -399,7 +366,7 @@ class Run:
         return done
 
     def _least_calls(self, number: int) -> int:
-        """Return in which call the plan of a segment is kept."""
+        """Return the call from which on the plan of a segment is retained."""
         return 1 if self._fuses(number) else _RARE + 1
 
 

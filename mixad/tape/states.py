@@ -1,8 +1,8 @@
-"""Walks through recordings that have been seen: what was found out about each step is kept.
+"""Walks through recordings that have been seen; each state retains what is known of a step.
 
 A *state* stands for everything that was recorded so far: which arrays came in, with which shapes
-and types, and which operations were applied to what.  A recorded operation is a lookup of the next
-state by the operation and its operand codes.  States are shared by all calls; they hold no values.
+and types, and which operations were applied to what. Recording an operation looks up the next state
+by the operation and its operand codes. All calls share the states, which hold no values.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ __all__ = ["SMALL", "SeenSlot", "State", "forget", "initial_state", "known_state
 
 _MAX_STATES = 8192
 _MAX_PLANS = 256
-"""States and plans that are known at once; beyond either, all are forgotten."""
+"""States and plans that are known at once; beyond either, all are dropped."""
 
 
 class SeenSlot:
-    """A slot as an operation sees it: it may be the same in each turn of a loop, or as long ago."""
+    """A slot as an operation sees it.
+
+    It may be the same in each iteration of a loop, or as long ago in each.
+    """
 
     __slots__ = ("_ago", "_slot")
     __hash__ = None  # type: ignore[assignment]  # what is equal to one need not be to another
@@ -45,68 +48,19 @@ class SeenSlot:
 class State:
     """One recording: what its last value is, and what may follow.
 
-    Parameters
-    ----------
-    kind : Kind or None
-        Of the last value.
-    shape : tuple of int
-        Its shape.
-    is_number : bool
-        Whether NumPy has a number there, not an array.
-
-    Attributes
-    ----------
-    before : State or None
-        That before the last operation.
-    base : Base or None
-        What the value is a view of.
-    description : tuple
-        These three: what tells values of earlier segments apart.
-    inputs : tuple of State
-        Of a recording that begins, what is known of each input.
-    next : dict
-        By operation and operand codes, the state after it.
-    reader : Reader or None
-        What read its operands last, for messages.
-    plans : dict
-        By what is asked of the recording, what computes it.
-    operation : Operation or None
-        What makes the value; None of an input.
-    codes : tuple
-        Those of its operands.
-    further : tuple of State
-        What is known of further results of the last operation.
-    place : int
-        Which result of it the value is.
-    container : callable or None
-        What makes of the results of the last operation what it gives; None if it gives one.
-    count : int
-        How many operations the segment has so far.
-    weight : int
-        What these count for where what is compiled is limited.
-    is_end : bool
-        Whether it ends here: what follows is recorded from a state without a past.
-    is_plain : bool
-        Whether it does not end, and there is one result.
-    may_fail : bool
-        Whether the last operation raises for some elements: then it ends, and is computed at once.
-    is_large : bool
-        Whether one so far has so many elements that what others read of it is not stored.
-    is_small : bool
-        Whether no value so far has so many elements that passes over it take long.
-    noted : Noted or None
-        What the operations of a segment that ends here are made of.
-    times : int
-        How often a recording, or a segment of it, has ended here without a plan.
+    `is_end` says that the segment ends here: what follows is recorded from a state without a past.
+    `container` makes the user's result of several values; None if there is one. `place` says which
+    of these the value is, `times` how often a recording, or a segment of it, has ended here without
+    a plan, `weight` what the operations count for where compilation is limited.
     """
 
     __slots__ = ("_step", "base", "before", "codes", "container", "count", "description", "further",
                  "inputs", "is_end", "is_large", "is_number", "is_plain", "is_small", "kind",
                  "may_fail", "next", "noted", "operation", "place", "plans", "reader", "shape",
                  "times", "weight")  # fmt: skip
-    count: int
-    is_small: bool
-    is_large: bool
+    count: int  # operations of the segment so far
+    is_small: bool  # no value so far has so many elements that passes over it take long
+    is_large: bool  # a value so far is so large that what others read of it is not stored
 
     def __init__(
         self,
@@ -116,29 +70,29 @@ class State:
         before: State | None = None,
         step: tuple[Hashable | SeenSlot, ...] = (),
     ) -> None:
-        self.kind = kind
+        self.kind = kind  # of the last value; None where a recording begins
         self.shape = shape
-        self.is_number = is_number
-        self.description = kind, shape, is_number
-        self.before = before
+        self.is_number = is_number  # whether NumPy has a number there, not an array
+        self.description = kind, shape, is_number  # tells values of earlier segments apart
+        self.before = before  # the state before the last operation
         self._step = step
         self.count = 0 if before is None else before.count + 1
         self.is_large = math.prod(shape) > _MAX_ELEMENTS or (before is not None and before.is_large)
         self.is_small = math.prod(shape) <= SMALL and (before is None or before.is_small)
         self.is_end = self.count >= _MIN_LENGTH and not self.is_large and _ends(self._past())
-        self.is_plain = not self.is_end
-        self.may_fail = False
+        self.is_plain = not self.is_end  # it does not end, and there is one result
+        self.may_fail = False  # raises for some elements: the segment ends, and is computed at once
         self.container: Callable[[list[Any]], Any] | None = None
-        self.operation: Operation | None = None
-        self.codes: tuple[Hashable, ...] = ()
+        self.operation: Operation | None = None  # makes the value; None of an input
+        self.codes: tuple[Hashable, ...] = ()  # of the operands
         self.place = self.times = self.weight = 0
-        self.base: Base | None = None
-        self.inputs: tuple[State, ...] = ()
-        self.further: tuple[State, ...] = ()
-        self.reader: Reader | None = None
-        self.next: dict[tuple[Hashable, ...], State] = {}
-        self.plans: dict[Hashable, Any] = {}
-        self.noted: Noted | None = None
+        self.base: Base | None = None  # what the value is a view of
+        self.inputs: tuple[State, ...] = ()  # where a recording begins: what is known of each
+        self.further: tuple[State, ...] = ()  # further results of the last operation
+        self.reader: Reader | None = None  # read the operands last, for messages
+        self.next: dict[tuple[Hashable, ...], State] = {}  # by operation and codes
+        self.plans: dict[Hashable, Any] = {}  # by what is asked of the recording
+        self.noted: Noted | None = None  # what an ended segment is made of
 
     def follow(
         self,
@@ -147,18 +101,10 @@ class State:
         step: tuple[Hashable | SeenSlot, ...],
         given: Given,
     ) -> State:
-        """Return the next state by a key, which is made if there is none; threads get one.
+        """Return the next state by a key, which is made if there is none; threads get the same one.
 
-        Parameters
-        ----------
-        key : tuple of Operation and codes
-            What is applied, and to what.
-        results : sequence of (Kind, tuple of int, bool)
-            Kind and shape of each result, and whether it is a number.
-        step : tuple
-            The key, with slots told as seen from here.
-        given : Given
-            What else is known of the results.
+        `results` have kind, shape, and whether they are numbers; `step` is the key with slots as
+        seen from here; `given` has what else is known of the results.
         """
         found = self.next.get(key)
         if found is None:
@@ -183,8 +129,7 @@ class State:
         return not self.is_large and size <= _MAX_ELEMENTS
 
     def come(self) -> int:
-        """Note that a recording, or a segment of one, has ended here without a plan; return how
-        often it has."""
+        """Count a recording or segment that has ended here without a plan; return how many."""
         self.times += 1
         return self.times
 
@@ -197,16 +142,16 @@ class State:
         return states
 
     def keep(self, key: Hashable, plan: Any) -> None:
-        """Keep a plan of what is asked of the recording."""
+        """Retain a plan for what is asked of the recording."""
         _known.plans += 1
         self.plans[key] = plan
 
 
 def _ends(states: Sequence[State]) -> bool:
-    """Whether a segment ends after some operations, of which the last comes first.
+    """Whether a segment ends after these operations, of which the last comes first.
 
-    It does after whole turns of a loop, of which at least two and at least so many operations as a
-    segment has are alike, and where there are too many.
+    It ends after whole iterations of a loop, at least two and at least as many operations as a
+    segment has, which are alike; and where there are too many operations.
     """
     count = len(states)
     steps = [state._step for state in states]
@@ -259,7 +204,7 @@ def known_state(key: Hashable) -> State | None:
 
 
 def initial_state(key: Hashable, inputs: tuple[State, ...] = ()) -> State:
-    """Return the state in which some inputs have come in, of which this much is known."""
+    """Return the state in which some inputs, of which this much is known, have come in."""
     found = known_state(key)
     if found is None:
         _known.states += 1

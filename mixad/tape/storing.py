@@ -1,7 +1,7 @@
-"""Values that are needed before their cotangents are known: perhaps with their partials.
+"""Values that are needed before their cotangents are known, perhaps with their partials.
 
-Where the program is dear, evaluating it again in the backward pass would cost more than storing the
-partials does (`mixad.kernel.placement`).
+If the program is costly, evaluating it again in the backward pass costs more than storing the
+partials (`mixad.kernel.placement`).
 """
 
 from __future__ import annotations
@@ -36,19 +36,7 @@ def storing_plan(
     requests: Sequence[OutputRequest],
     options: KernelOptions,
 ) -> ForwardPlan | None:
-    """Return how results are made together with their partials; None if they had better not be.
-
-    Parameters
-    ----------
-    members : sequence of KernelNode
-        Fused nodes.
-    fusion : Fusion
-        Their fusion, whose results are wanted.
-    requests : sequence of OutputRequest
-        What is wanted of them.
-    options : KernelOptions
-        The user's overrides.
-    """
+    """Return how results are made together with their partials; None if they had better not be."""
     levels = members[-1].levels
     if len(levels) != 1 or not all(level.is_reverse for level in levels):
         return None
@@ -66,20 +54,8 @@ def cheaper_plan(
 ) -> ForwardPlan | None:
     """Return how results are made together with their partials, if that takes less time.
 
-    Parameters
-    ----------
-    fused : FusedProgram
-        The program.
-    wrt : tuple of int
-        Params that a reverse transform differentiates with respect to.
-    shapes : sequence of tuple
-        For each param, that of its argument.
-    shape : tuple of int
-        The broadcast shape.
-    requests : sequence of OutputRequest
-        What is wanted of the results.
-    options : KernelOptions
-        The user's overrides.
+    A reverse transform differentiates with respect to the params `wrt`; `shapes` are those of the
+    arguments, `shape` is the broadcast shape.
     """
     if fused.cost < LEAST_COST or options.placement != "auto":
         return None
@@ -105,21 +81,9 @@ def cheaper_plan(
 def asked_for(
     plan: ForwardPlan, requests: Sequence[OutputRequest]
 ) -> tuple[tuple[OutputRequest, ...], dict[int, OutputRequest]]:
-    """Return what a kernel gives that stores partials.
+    """Return all that a kernel gives that stores partials, `requests` first; and these partials.
 
-    Parameters
-    ----------
-    plan : ForwardPlan
-        The dual programs.
-    requests : sequence of OutputRequest
-        What is wanted beside the partials.
-
-    Returns
-    -------
-    asked : tuple of OutputRequest
-        All of it, ``requests`` first.
-    partials : dict
-        By position among the arguments followed by the stored arrays, the partials among it.
+    They are by position among the arguments followed by the stored arrays.
     """
     places = [(at, k) for at, p in enumerate(plan.passes) for k in range(len(p.outputs))]
     first = enumerate(places, len(plan.program.params))
@@ -136,18 +100,8 @@ def residuals_of(
 ) -> list[Any]:
     """Return arguments and stored arrays, as `Stored` has them.
 
-    Parameters
-    ----------
-    plan : ForwardPlan
-        The dual programs.
-    sources : sequence
-        Their arguments.
-    seen : sequence of OutputRequest
-        Results, which may be changed by whoever gets them.
-    made : mapping
-        The arrays that were made.
-    check : "off", "sample" or "full"
-        How closely results are watched that are partials too.
+    Whoever gets the results `seen` may change them: `check` says how closely those of them are
+    watched that are partials, too.
     """
 
     def residual(request: OutputRequest) -> Any:
@@ -173,5 +127,5 @@ def _planned(fused: FusedProgram, wrt: tuple[int, ...], mode: Mode) -> tuple[For
 
 
 def _share(shape: Shape, whole: Shape) -> float:
-    """Return how much of the elements of a shape an array has."""
+    """Return the elements that an array has, as a share of those of the shape."""
     return math.prod(shape) / max(1, math.prod(whole))

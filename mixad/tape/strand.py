@@ -1,9 +1,9 @@
 """What one call of a transform records of small arrays, as long as it is known from other calls.
 
-A tracer of a strand is a slot: it has no cell and no node.  Operations look up the next state
-(`mixad.tape.states`); nodes of its own tell what one gives that is not known.  Where a tracer is
-asked for more than its shape and type, everything is done on nodes in the order in which it was
-recorded, and goes on so.
+A tracer of a strand is a slot: it has no cell and no node. Operations look up the next state
+(`mixad.tape.states`); an unknown operation is done on nodes of the strand's own, which tell its
+results. If someone asks a tracer for more than its shape and type, everything is done on nodes in
+the order in which it was recorded, and goes on so.
 """
 
 from __future__ import annotations
@@ -67,21 +67,21 @@ if TYPE_CHECKING:
 __all__ = ["Computed", "Strand"]
 
 _MAX_SLOTS = 4096
-"""Values of a segment, if it does not end before; what follows is recorded on nodes."""
+"""Values of a segment that does not end before; what follows is recorded on nodes."""
 
 _MAX_INT = 1 << 31
 """Whole numbers up to this size fit all types that they may be converted to."""
 
 _MIN_TRACERS = 1024
-"""Tracers from which on those are let go of that nobody else holds, as a segment ends."""
+"""Tracers from which on a segment's end lets go of those that nobody else holds."""
 
 _new = object.__new__
 
 _LONE = next(map(getrefcount, [object()]))
-"""References to what only a list holds, as they are counted."""
+"""The reference count of an object that only a list holds."""
 
 _NOTHING: dict[Any, State] = {}
-"""What is known to follow while operations are done on nodes."""
+"""The states that are known to follow while operations are done on nodes: none."""
 
 
 class Computed(Protocol):
@@ -93,8 +93,10 @@ class Computed(Protocol):
         ...
 
     def advance(self, wanted: Iterable[int]) -> bool:
-        """Compute the segments that have ended: of them the values of some slots, and what later
-        ones read.  Return whether that could be done."""
+        """Compute the segments that have ended; return whether that could be done.
+
+        These are the values of some slots, and what later segments read.
+        """
         ...
 
     def value(self, slot: int) -> Array:
@@ -105,56 +107,21 @@ class Computed(Protocol):
 class Strand:
     """One recording, by one thread.
 
-    Parameters
-    ----------
-    level : Level
-        The transform's.
-    state : State
-        In which the inputs have come in.
-    arrays : sequence of array
-        The inputs.
-    make_input : callable
-        Of the number of one of these, returns its tracer with cell and node.
-    kind : type
-        Of tracers.
-    make_run : callable
-        Returns what computes the segments that have ended.
-
-    Attributes
-    ----------
-    values : list
-        By slot: a held array or a number that came in, `LINK`, of what was made its state.
-    library, device : Library and object
-        Of the arrays.
-    sources : dict
-        By the slot of a link, that of the value.
-    ends : list of State
-        Those in which segments have ended.
-    is_flat : bool
-        Whether its tracers have no nodes.
-    is_left : bool
-        Whether a tracer was asked for what strands do not know.
-    is_over : bool
-        Whether nothing is recorded any more.
-    others : list of Tracer
-        Those that stand for values in strands inside, whatever is written to them here.
-    views : dict
-        By the slot of a view that no operation tells, that of what it is a view of.
-    run : Computed or None
-        What has computed segments, once a value was looked at.
-    refusal : TracerError or None
-        Of the body of a loop, why Python was not told an element that it asked for.
+    `state` is the one in which the inputs have come in. `make_input` returns the tracer of an input
+    with cell and node, by its number; `make_run` returns what computes the segments that have
+    ended. `values` has by slot a `Held` array or a number that came in, `LINK`, or the state of
+    what was made.
     """
 
-    is_flat = True
-    is_left = is_over = False
+    is_flat = True  # whether its tracers have no nodes
+    is_left = is_over = False  # asked for what strands do not know; nothing more is recorded
     _is_busy = False
     _is_cold = False
     _start = 0
     _most = _MIN_TRACERS
     _replay: Replay | None = None
-    run: Computed | None = None
-    refusal: TracerError | None = None
+    run: Computed | None = None  # has computed segments, once a value was looked at
+    refusal: TracerError | None = None  # in a loop's body: why Python was not told an element
 
     def __init__(
         self,
@@ -172,7 +139,7 @@ class Strand:
         self.inputs = state.inputs
         self.kind = kind
         self.values: list[Any] = list(map(self._held, arrays))
-        self.ends: list[State] = []
+        self.ends: list[State] = []  # in which segments have ended
         self._starts = [0]
         self._next = state.next
         assert state.inputs[0].kind is not None
@@ -185,14 +152,14 @@ class Strand:
         self._alive: list[Tracer] = list(map(self._flat, count(), state.inputs))
         self._entered: dict[Any, tuple[int, Hashable]] = {}
         self._links: dict[int, int] = {}
-        self.sources: dict[int, int] = {}
+        self.sources: dict[int, int] = {}  # by the slot of a link: that of the value
         self._thread = get_ident()
-        self.others: list[Tracer] = []
-        self.views: dict[int, int] = {}
+        self.others: list[Tracer] = []  # values in strands inside, whatever is written here
+        self.views: dict[int, int] = {}  # by the slot of a view that no operation tells: its base's
         self._done: list[Any] = []
 
     def _held(self, value: Any) -> Any:
-        """Return an input such that it is what it was when it came in."""
+        """Return what is stored of an input: another tracer, or an array that is watched."""
         if type(value) is self.kind:
             return cast("Strand", value.strand).another(value)
         check = self.level.check
@@ -201,12 +168,12 @@ class Strand:
         return Held(value, check)
 
     def _outer(self, inputs: Sequence[Any]) -> Strand | None:
-        """Return the newest strand around, if inputs are traced by some."""
+        """Return the newest strand around that traces inputs; None if there is none."""
         found = [value.strand for value in inputs if isinstance(value, Tracer)]
         return max(filter(None, found), key=_number_of, default=None)
 
     def another(self, tracer: Tracer) -> Tracer:
-        """Return another tracer that stands for what one does now."""
+        """Return another tracer that stands for what this one stands for now."""
         found: Tracer = _new(self.kind)
         found.strand, found.slot, found.state = self, tracer.slot, tracer.state
         if found.state is None:
@@ -233,7 +200,7 @@ class Strand:
     # -- recording ---------------------------------------------------------------------------------
 
     def record(self, operation: Operation, operands: Sequence[Any]) -> Any:
-        """Return what an operation gives; None if nodes are to do it."""
+        """Return the result of an operation; None if nodes have to do it."""
         kind, start, links, comes_in = self.kind, self._start, self._links, False
         codes: list[Any] = [operation]
         for operand in operands:
@@ -274,7 +241,7 @@ class Strand:
     def _continue(
         self, key: tuple[Any, ...], operands: Sequence[Any], state: State | None, found: Any
     ) -> Any:
-        """Return what an operation gives that is not known, or after which a segment has ended."""
+        """Return the result of an operation that is not known, or that has ended a segment."""
         if state is None:
             operation: Operation = key[0]
             self._check_open()
@@ -285,34 +252,36 @@ class Strand:
         return self._proven(found, state) if state.may_fail and not self._is_body else found
 
     def _stands_for_another(self, operand: Any) -> bool:
-        """Whether something else is to be recorded in place of an operand, or elsewhere."""
+        """Whether something else is recorded in place of an operand, or by another strand."""
         is_unknown = self._is_body and type(operand) is not self.kind
         if is_unknown and isinstance(operand, self.kind) and not is_constant(operand):
             return True
         return is_constant(operand) or _strand_inside(operand, self.level) is not None
 
     def _check_open(self) -> None:
-        """Raise if the transform has ended, and its values are used."""
+        """Raise if the transform has ended and its values are used."""
         if self.is_over and self.is_flat and not self._is_cold:
             raise TracerError(self.level.over)
 
     def _record_other(self, operation: Operation, operands: Sequence[Any], operand: Any) -> Any:
-        """Return what an operation gives of a constant, or of a value of a transform inside."""
+        """Return the result of an operation on a constant, or on a value of a transform inside."""
         inner = _strand_inside(operand, self.level)
         if inner is not None:
             return inner.record(operation, operands)
         return self.record(operation, list(map(self._recorded_for, operands)))
 
     def _recorded_for(self, operand: Any) -> Any:
-        """Return what is recorded for an operand: the array of a constant, or in the body of a loop
-        the value without its derivative."""
+        """Return what is recorded for an operand: of a constant the array.
+
+        In the body of a loop, it is the value without its derivative.
+        """
         is_constant_or_own = is_constant(operand) or type(operand) is self.kind
         if is_constant_or_own or not isinstance(operand, self.kind):
             return unwrapped(operand)
         return cast("Any", operand).without_derivative()
 
     def _with_further(self, tracer: Tracer, state: State) -> Any:
-        """Return what an operation gives that has several results or ends a segment."""
+        """Return the result of an operation that has several values or ends a segment."""
         found = [tracer]
         for each in state.further:
             found.append(self._flat(len(self.values), each))
@@ -323,10 +292,10 @@ class Strand:
         return tracer if state.container is None else state.container(found)
 
     def _proven(self, found: Any, state: State) -> Any:
-        """Return what an operation gives that ended a segment since it may fail: it is computed.
+        """Return the result of an operation that ended a segment since it may fail: it is computed.
 
-        None if nodes are to do it.  What it raises is for the user's function, who may catch it:
-        then it is as if it had not been recorded.
+        None if nodes have to do it. The user's function may catch what it raises: then it is as if
+        the operation had not been recorded.
         """
         results = results_of(found)
         first = results[0].slot - sum([type(code) not in (int, _Same) for code in state.codes])
@@ -363,7 +332,7 @@ class Strand:
         self._alive = [tracer for tracer in self._alive if tracer.slot < first]
 
     def _end_segment(self) -> None:
-        """Record what follows as another segment."""
+        """End the segment; what follows is recorded as another one."""
         stop = len(self.values)
         if self._replay is not None and self.state.noted is None:
             self.state.noted = self._replay.noted(stop)
@@ -377,12 +346,12 @@ class Strand:
             self._most = max(_MIN_TRACERS, 2 * len(self._alive))
 
     def _go_to(self, state: State) -> None:
-        """Go on in a state; what follows is known to tracers without nodes only."""
+        """Go on in a state; only tracers without nodes look up what follows."""
         self.state = state
         self._next = _NOTHING if self._is_cold or self.is_over else state.next
 
     def _code(self, operands: Sequence[Any], position: int) -> Any:
-        """Return what tells an operand from others: its slot, if it has one; None if unknown."""
+        """Return the code of an operand: its slot, if it has one; None if unknown."""
         operand = operands[position]
         kind = type(operand)
         if kind in NUMBERS:
@@ -400,7 +369,7 @@ class Strand:
         return code if type(code) is int else (_same_as_before(operands, position) or code)
 
     def _code_of_traced(self, operand: Tracer) -> Any:
-        """Return what tells a traced value from others; None if unknown."""
+        """Return the code of a traced value; None if unknown."""
         if operand.strand is not self:
             return self._code_of_outer(operand)
         state = operand.state
@@ -410,7 +379,7 @@ class Strand:
         return slot if slot >= 0 else state.description
 
     def _code_of_outer(self, operand: Tracer) -> Any:
-        """Return what tells a value of a transform around from others; None if unknown."""
+        """Return the code of a value of a transform around; None if unknown."""
         other = operand.strand
         if self._is_body:
             return self._code_around(operand)
@@ -427,7 +396,7 @@ class Strand:
         return slot if slot >= 0 else description
 
     def _code_around(self, operand: Tracer) -> Any:
-        """Return what tells a value that the body of a loop captures from others."""
+        """Return the code of a value that the body of a loop captures; None if unknown."""
         if any(level.number > self.level.number for level in operand.levels):
             return None
         check_alive(operand)
@@ -436,7 +405,7 @@ class Strand:
         return description if known is None else known[0]
 
     def _begin(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
-        """Return what an operation gives that is not known; None if nodes are to do it."""
+        """Return the result of an operation that is not known; None if nodes have to do it."""
         if self._is_cold or not self.is_flat:
             return None
         if (
@@ -450,9 +419,9 @@ class Strand:
         return self._foresee(key, operands)
 
     def _foresee(self, key: tuple[Any, ...], operands: Sequence[Any]) -> Any:
-        """Return what an operation will give, told by the open segment on nodes of its own.
+        """Return the result of an operation, done by the open segment on nodes of its own.
 
-        None if that does not tell.
+        None if these do not tell all of it.
         """
         step, first = tuple(map(self._seen_from_here, key)), len(self.values)
         slots = self._enter(key, operands, None)
@@ -488,7 +457,7 @@ class Strand:
         return self._proven(found, state) if state.may_fail and not self._is_body else found
 
     def _follow(self, key: tuple[Any, ...], given: Given, step: Any) -> None:
-        """Go on in the state that an operation leads to, by what it gave on nodes."""
+        """Go on in the state after an operation, given its results on nodes."""
         described = list(map(_described, given.results))
         self._go_to(self.state.follow(key, described, step, given))
         self.state.reader = _reader_of(given.results[0].origin.node)
@@ -515,7 +484,7 @@ class Strand:
         return _slots(key[1:], self._start, first)
 
     def _entered_as(self, value: Any, code: Hashable, reader: Reader | None, index: int) -> Any:
-        """Return what stands for an array or a value of an earlier segment that comes in."""
+        """Return what stands for an array, or a value of an earlier segment, that comes in."""
         slot = len(self.values)
         key: Hashable = id(value)
         if type(value) is self.kind:
@@ -535,10 +504,10 @@ class Strand:
         return Held(value, self.level.check, reader, index)
 
     def demanded(self, tracer: Tracer) -> Any:
-        """Return the array of a value that is looked at; None if nodes are to make it.
+        """Return the array of a value whose elements are read; None if nodes have to make it.
 
-        A segment ends, and those that have ended are computed: of them what is still held.  In the
-        body of a loop something stands for it.
+        The segment that made it ends, and the live values of ended segments are computed. In the
+        body of a loop something stands for the array.
         """
         if self.level.unknown is not None:
             self._check_open()
@@ -563,10 +532,10 @@ class Strand:
         return self.run.value(slot)
 
     def keep(self, wanted: Sequence[int]) -> Run | None:
-        """End the recording; return what has computed some values, and will pull them back.
+        """End the recording; return what has computed some values and will pull them back.
 
-        It computes again what that needs.  None if nodes are to do it: of large arrays they keep
-        what they have computed.
+        It computes again what that needs. None if nodes have to do it: they retain what they have
+        computed of large arrays.
         """
         self.is_left |= not all(end.is_small for end in (*self.ends, self.state))
         if self.is_left or self.outer is not None:
@@ -588,18 +557,10 @@ class Strand:
         *,
         is_primitive: bool = False,
     ) -> Any:
-        """Return what a function of arrays gives, which may be made of several operations.
+        """Return the result of a function of arrays, which may be made of several operations.
 
-        If it cannot be told for good what it does, these are recorded.
-
-        Parameters
-        ----------
-        compute : callable
-            Returns what it gives, of the function, its arguments and its options.
-        function, args, kwargs
-            These.
-        is_primitive : bool
-            Whether it is a rule, which is made of nothing.
+        If no key identifies the call for good, these are recorded. `compute` takes the function,
+        `args` and `kwargs`. `is_primitive` says that it is a rule, which is made of nothing.
         """
         if self.is_over:
             self._check_open()
@@ -614,16 +575,16 @@ class Strand:
         return compute(function, args, kwargs)
 
     def as_array(self, number: Tracer) -> Any:
-        """Return what stands for an array without axes, not for NumPy's number."""
+        """Return an array without axes in place of NumPy's number."""
         return self.applied(_AS_ARRAY, (number,))
 
     def applied(self, operation: Operation, operands: Sequence[Any]) -> Any:
-        """Return what an operation gives that may be made of others."""
+        """Return the result of an operation, which may be made of others."""
         found = self.record(operation, operands)
         return operation.compute(*operands) if found is None else found
 
     def _seen_from_here(self, code: Any) -> Any:
-        """Return a code such that it is alike in each turn of a loop."""
+        """Return a code that is alike in each iteration of a loop."""
         if type(code) is not int:
             return code
         slot = self._start + code
@@ -633,9 +594,9 @@ class Strand:
         return SeenSlot(code, self.state.count - next(after, self.state.count))
 
     def _may_know(self, given: Given) -> bool:
-        """Whether what an operation gives can be had without nodes.
+        """Whether the result of an operation can be known without nodes.
 
-        What may fail is computed at once, if that can be.
+        An operation that may fail is computed at once, if it can be.
         """
         if not given.is_told:
             return False
@@ -648,9 +609,9 @@ class Strand:
         return bool(given.results) and all(map(self._is_new, given.results))
 
     def _is_new(self, result: Any) -> bool:
-        """Whether a result is a value of the strand: one that was made, or copied.
+        """Whether a result is a value of the strand that was made or copied.
 
-        Of bfloat16 it is none: no register holds such.
+        A bfloat16 value is none: no register holds one.
         """
         if type(result) is not self.kind or result.strand is not None or result.cell.type.brain:
             return False
@@ -662,7 +623,7 @@ class Strand:
     def may_write(self, tracer: Tracer, value: Any) -> bool:
         """Whether a tracer can stand for a value of the strand once that is written to it.
 
-        It is one of the strand, or a constant that shares no memory.
+        It must be one of the strand's, or a constant that shares no memory.
         """
         is_known = self._is_body or not isinstance(value, Tracer) or self.is_recording(value)
         if not is_known:
@@ -675,7 +636,7 @@ class Strand:
     def rebind(self, tracer: Tracer, result: Tracer) -> None:
         """Let a tracer, which has been written to, stand for a value of the strand.
 
-        What it shares memory with raises when it is used.
+        What shares memory with it raises when it is used.
         """
         with self._lock:  # another thread may ask for nodes
             is_new = tracer.strand is None
@@ -693,12 +654,12 @@ class Strand:
             tracer.slot, tracer.state = result.slot, result.state
 
     def restore(self, tracer: Tracer) -> None:
-        """Let a tracer be used again whose part is about to be written back."""
+        """Let a tracer be used again; a part of it is about to be written back."""
         with self._lock:
             restore(tracer)
 
     def _retire_others(self, tracer: Tracer, result: Tracer) -> None:
-        """Let what shares memory with a tracer without a node raise when it is used."""
+        """Retire what shares memory with a tracer without a node: it raises when it is used."""
         root, made, self._alive = self._root(tracer.slot), self.made(tracer.slot), self.alive()
         base = None if made is None else self.sources.get(made[1][0], made[1][0])
         for other in self._alive:
@@ -713,7 +674,7 @@ class Strand:
         return not is_read_only and (type(self.values[root]) is State or self.is_input(root))
 
     def _root(self, slot: int) -> int:
-        """Return the slot of the array that a value is a view of, or is."""
+        """Return the slot of the array that a value is or is a view of."""
         while type(state := self.values[slot]) is State:
             if slot in self.views:
                 slot = self.views[slot]
@@ -737,7 +698,7 @@ class Strand:
         self.depart()
 
     def complete(self) -> None:
-        """Give tracers cells and nodes, since one is asked for them."""
+        """Give tracers cells and nodes, since someone asks for those of one."""
         check_levels((self.level,))
         with self._lock:  # another thread may be about it
             self._check_open()
@@ -745,7 +706,7 @@ class Strand:
                 self._leave()
 
     def depart(self) -> None:
-        """Give all tracers cells and nodes: everything recorded is done on nodes, in order."""
+        """Give all tracers cells and nodes: do everything recorded on nodes, in order."""
         with self._lock:
             if not self.is_flat:
                 return
@@ -761,10 +722,10 @@ class Strand:
                 self._go_to(self.state)
 
     def _halt(self) -> None:
-        """Let what is known be recorded no longer; wait for the thread that is about it.
+        """Stop recording by known states; wait for the thread that is recording.
 
-        It takes its next step from `_next` after it has said that it is busy.  So if it is not, and
-        has not gone on since `_next` was emptied, it meets the lock.
+        It takes its next step from `_next` after it has said that it is busy. So if it is not busy,
+        and has not gone on since `_next` was emptied, it meets the lock.
         """
         self._next = _NOTHING
         if self._thread != get_ident():
@@ -778,13 +739,13 @@ class Strand:
         return is_open and not self._is_cold and self.has(tracer)
 
     def takes(self, tracer: Tracer) -> bool:
-        """Whether it is to record what is done with a tracer: it has no node."""
+        """Whether it is to record what is done with a tracer, which has no node then."""
         if self.is_over and tracer.state is not None:
             self._check_open()
         return tracer.state is not None
 
     def steps(self, start: int = 0) -> Iterator[tuple[int, Operation, tuple[int, ...]]]:
-        """Yield what was done from a slot on: that of each result, the operation, its operands'.
+        """Yield what was done from a slot on: the result's slot, the operation, operands' slots.
 
         These are where values came in or were made, not links to them.
         """
@@ -810,7 +771,7 @@ class Strand:
         return slot < len(self.inputs)
 
     def made(self, slot: int) -> tuple[Operation, tuple[int, ...]] | None:
-        """Return what made the value of a slot, and of what; None if it came in."""
+        """Return the operation that made a value, and its operands; None if the value came in."""
         state = self.values[slot]
         if type(state) is not State:
             return None
@@ -820,17 +781,17 @@ class Strand:
         return state.operation, _slots(state.codes, self._start_at(slot), first)
 
     def segment(self, number: int) -> Segment:
-        """Return one of the segments: those that have ended, and at last what came after them."""
+        """Return one of the segments: those that have ended, and what comes after them."""
         is_open = number == len(self.ends)
         stop = len(self.values) if is_open else self._starts[number + 1]
         return Segment(self.end_of(number), self._starts[number], stop)
 
     def end_of(self, number: int) -> State:
-        """Return the state in which a segment has ended, or is."""
+        """Return the state in which a segment has ended, or is now."""
         return self.state if number == len(self.ends) else self.ends[number]
 
     def _start_at(self, slot: int) -> int:
-        """Return where the segment of a slot begins."""
+        """Return where the segment of a slot starts."""
         if slot >= self._start:
             return self._start
         return self._starts[bisect_right(self._starts, slot) - 1]
@@ -846,7 +807,7 @@ class Strand:
         return value.array if type(value) is Held else value
 
     def _value_like(self, slot: int) -> Any:
-        """Return the array or number that came in; an array like it for what is made elsewhere."""
+        """Return the array or number that came in; for what is made elsewhere, an array like it."""
         is_made = self.is_traced(slot) and (bool(self.ends) or self.outer is not None)
         if not is_made:
             return self.arrived(slot)
@@ -866,7 +827,7 @@ class Strand:
         return found
 
     def result(self, slot: int) -> Result:
-        """Return what is known of a value: of an array that came in, too."""
+        """Return what is known of a value, which may be an array that came in."""
         if self.is_traced(slot):
             known = self.known(slot)
             assert known.kind is not None
@@ -886,7 +847,7 @@ class Strand:
     def noted(self, number: int, value: Callable[[int], Any]) -> Noted | None:
         """Return what the operations of a segment are made of; None if it cannot be noted.
 
-        ``value`` gives the array or number in a slot of what comes in.
+        `value` returns the array or number that comes in, by its slot.
         """
         segment = self.segment(number)
         if segment.state.noted is None:
@@ -896,25 +857,25 @@ class Strand:
         return segment.state.noted
 
     def stop(self) -> None:
-        """Let nothing be recorded any more."""
+        """Record nothing any more."""
         self.is_over, self._next = True, _NOTHING
 
     def end(self) -> None:
-        """Hold no tracer and no node, once it has stopped: a backward pass frees them."""
+        """Let go of all tracers and nodes, once it has stopped: a backward pass frees them."""
         self._alive = self.others = []
         self._entered = {}
         self._make_input = self.run = None
         self._close_replay()
 
     def _close_replay(self) -> None:
-        """Let what tells what operations give go."""
+        """Let go of the nodes that results are told by."""
         if self._replay is not None:
             self._replay.close()
             self._replay = None
 
 
 def _as_array(value: Tracer) -> Tracer:
-    """Return what stands for an array, not a number."""
+    """Return an array in place of a number."""
     return cast("Tracer", noted_array(unshared(value)))
 
 
@@ -939,7 +900,7 @@ def _slots(codes: Sequence[Hashable], start: int, first: int) -> tuple[int, ...]
 
 
 def _same_as_before(operands: Sequence[Any], position: int) -> _Same | None:
-    """Return what tells an operand that is one before it; None if it is none."""
+    """Return the code of an operand that is one before it; None if it is none."""
     operand = operands[position]
     for k in range(position):
         if operands[k] is operand:
@@ -948,11 +909,11 @@ def _same_as_before(operands: Sequence[Any], position: int) -> _Same | None:
 
 
 _OUTER = object()
-"""Stands in a code for what makes it one of a value of a transform around."""
+"""Marks the code of a value of a transform around."""
 
 
 def _key_around(tracer: Tracer) -> tuple[int, Hashable]:
-    """Return what tells a value from outside of a strand from others that have come in."""
+    """Return the key of a value from outside a strand among those that have come in."""
     if tracer.state is None:
         return id(tracer.cell), None
     return id(tracer.strand), tracer.slot
@@ -966,7 +927,7 @@ def _another(tracer: Tracer) -> Tracer:
 
 
 def _strand_inside(operand: Any, level: Level) -> Strand | None:
-    """Return the strand of a value if it is one inside of a transform."""
+    """Return the strand of a value of a transform inside; None for others."""
     strand = operand.strand if isinstance(operand, Tracer) else None
     is_inside = strand is not None and strand.level.alive and strand.level.number > level.number
     return strand if is_inside else None
@@ -982,7 +943,7 @@ def _described(tracer: Tracer) -> tuple[Kind, tuple[int, ...], bool]:
 
 
 def _reader_of(node: Any) -> Reader | None:
-    """Return what reads the arguments of a node, for messages; None where it is not watched."""
+    """Return what reads the arguments of a node, for messages; None if it is not watched."""
     if type(node) in (InputNode, ConstantNode):
         return None
     return cast("Reader", node.call if type(node) is KernelNode else node.rule)

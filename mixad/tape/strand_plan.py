@@ -1,8 +1,8 @@
 """Plans of entries: launches and rules over registers, taken once as they are made.
 
-Everything that depends on structure alone is decided as a plan is made: which register a cotangent
-is in, what is added to what in whose memory, which memory small results of kernels have that only
-kernels read.  A run is a list of steps over a list of registers.
+Everything that depends on structure alone is decided when a plan is made: which register has a
+cotangent, what is added to what in whose memory, which memory is for small results that only
+kernels read. A run is a list of steps over a list of registers.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from mixad.tape.values_rule import ValuesRule
 __all__ = ["Done", "make_plan"]
 
 _LARGE = 1 << 16
-"""Bytes of arrays that are let go of once they have been read."""
+"""Bytes from which on arrays are let go of once they have been read."""
 
 _MAX_UNFOLDED = 1 << 14
-"""Elements of arrays whose pullbacks are taken apart: more take longer than what is saved."""
+"""Elements of arrays whose pullbacks are taken apart: for more, it takes longer than it saves."""
 
 
 def _is_numpys(array: Any) -> bool:
@@ -90,13 +90,11 @@ def make_plan(
     fuses: bool = True,
     compiles: bool = False,
 ) -> tuple[Plan, Done] | None:
-    """Return the plan of what was recorded, and what it gives; None where that cannot be repeated.
+    """Return the plan of what was recorded, and what it returns; None if that cannot be repeated.
 
-    `slots` are the arrays and numbers that came in, `cotangents` those that begin, each with the
-    register of its value, `values` where the wanted values are and `inputs` those whose cotangents
-    are.  Rules take arrays of the `library`, all else reads NumPy's over their memory; tracers are
-    of a `kind`.  ``of_number`` says that the one cotangent is 1.  Kernels of numbers are compiled
-    if it `compiles`: that pays if they are launched often.
+    `cotangents` begin at registers of values, and those of `inputs` are wanted; `of_number`: the
+    one cotangent is 1. Rules take arrays of the `library`, all else NumPy's over their memory.
+    Kernels of numbers are compiled if it `compiles`, which pays if they are launched often.
     """
     if noted is None:
         return None
@@ -115,13 +113,15 @@ def make_plan(
 
 
 Done: TypeAlias = tuple[list[Any], list[tuple[Any, bool] | None]]
-"""Values, and the cotangents of what came in: None where they are zero.  With each goes whether
+"""Values, and the cotangents of what came in: None where they are zero. With each goes whether
 nothing else holds its array."""
 
 
 class _PlanMaker:
-    """Makes steps of entries, and takes them; ``registers`` hold what came in, what was made, and
-    cotangents."""
+    """Makes steps from entries, and takes them.
+
+    `registers` hold what came in, what was made, and cotangents.
+    """
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class _PlanMaker:
             self._free(over)
 
     def _free(self, over: Sequence[int]) -> None:
-        """Let go of what is large among registers that have been read, and is nobody else's."""
+        """Let go of large arrays in registers that have been read, unless someone else has them."""
         large = [at for at in over if getattr(self.registers[at], "nbytes", 0) > MAX_BYTES]
         if large:
             kept = {each.register for each in self._found.values()}
@@ -190,7 +190,7 @@ class _PlanMaker:
         inputs: Sequence[Register],
         decided: Sequence[DecidedResult],
     ) -> tuple[Plan, Done]:
-        """Return the plan of the steps that have been made, and what they have given."""
+        """Return the plan of the steps that have been made, and what they have returned."""
         self._arrays(values)
         wanted = tuple(map(self._at, values))
         ends = tuple([self._found.get(at) or _Found(-1, False) for at in inputs])
@@ -216,7 +216,7 @@ class _PlanMaker:
         return plan, ([self.registers[at] for at in wanted], found)
 
     def _aliases(self) -> set[int]:
-        """Return which steps give a view, so that there is nothing to do."""
+        """Return the steps that make a view, so that there is nothing to do."""
         return {at for at, native in self._natives.items() if type(native) is NativeAlias}
 
     @property
@@ -241,7 +241,7 @@ class _PlanMaker:
         )
 
     def _freeing(self, others: set[int]) -> list[Maker]:
-        """Return the steps, with those that let go of what is large once it has been read."""
+        """Return the steps, with some that let go of large arrays once these have been read."""
         last: dict[int, list[int]] = {}
         for register, step in self._last.items():
             size = getattr(self.registers[register], "nbytes", 0)
@@ -274,7 +274,7 @@ class _PlanMaker:
         return len(self.registers) - 1
 
     def _arrays(self, registers: Sequence[Register]) -> list[Any]:
-        """Return what is in some registers, which is read."""
+        """Return the arrays in some registers, which are read now."""
         self._read.update(at for at in registers if 0 <= at < self._slots)
         found = [self.registers[self._at(at)] for at in registers]
         if any(value is None for value in found):
@@ -282,7 +282,7 @@ class _PlanMaker:
         return found
 
     def _for_rule(self, arguments: Sequence[Any]) -> Arguments:
-        """Return what gets the arguments of a rule, registers and shapes: it may keep arrays."""
+        """Return what makes a rule's arguments, registers and shapes; the rule may retain them."""
         self._arrays([a for a in arguments if type(a) is int])
         places = [(True, self._at(a)) if type(a) is int else (False, a) for a in arguments]
         read = [at for is_register, at in places if is_register]
@@ -298,7 +298,7 @@ class _PlanMaker:
     # -- cotangents --------------------------------------------------------------------------------
 
     def _taken(self, place: Register | None) -> _Found | None:
-        """Return where a cotangent is, which is used up; None if there is none."""
+        """Return where a cotangent is, and use it up; None if there is none."""
         found = None if place is None else self._found.pop(place, None)
         if found is not None:
             self._used.append(found.register)
@@ -325,12 +325,12 @@ class _PlanMaker:
             self._step("add", partial(steps.add_new, first, second, found))
             self._found[place] = _Found(found, True)
 
-    # -- arrays whose elements are moved on around -------------------------------------------------
+    # -- rolled arrays -----------------------------------------------------------------------------
 
     def _wait_for_roll(self, source: int, shifts: Shifts | None, result: int) -> bool:
-        """Let a register wait whose elements are those of another, moved on; tell whether it can.
+        """Let a register wait that has the elements of another, rolled; tell whether it can.
 
-        Kernels read them where they are, and all else when it asks for them.
+        Kernels read them where they are; all else makes the array.
         """
         array = self.registers[source]
         if shifts is None or type(array) is not np.ndarray or not array.flags.c_contiguous:
@@ -363,11 +363,11 @@ class _PlanMaker:
         return True
 
     def _terms(self, register: int) -> tuple[Term, ...]:
-        """Return what is added up to what is in a register: that alone, if it is there."""
+        """Return what a register is the sum of: itself alone, if it is there."""
         return self._waiting.get(register) or (Term(register, None),)
 
     def _make(self, register: int) -> None:
-        """Make what is in a register that waits."""
+        """Make the array of a register that waits."""
         terms, next_step = self._waiting.pop(register), len(self._makers)
         waiting = [each for each, step in self._last.items() if step == next_step]
         if len(terms) == 1:
@@ -390,7 +390,7 @@ class _PlanMaker:
         self._last.update(dict.fromkeys(waiting, len(self._makers)))
 
     def _make_readers(self, register: int) -> None:
-        """Make what waits and is to read a register, which is changed next."""
+        """Make the registers that wait and read one that is changed next."""
         for waiting, terms in list(self._waiting.items()):
             if any(term.register == register for term in terms):
                 self._touch(waiting)
@@ -398,7 +398,7 @@ class _PlanMaker:
     def _launch_in_boxes(
         self, call: KernelCall, reads: Sequence[int], writes: tuple[int, ...]
     ) -> bool:
-        """Launch a kernel on registers of which some wait; tell whether it reads what they are."""
+        """Launch a kernel on registers some of which wait; tell whether it reads what they are."""
         for at in reads:
             if len(self._terms(at)) > 1:
                 self._make(at)
@@ -424,12 +424,12 @@ class _PlanMaker:
     # -- steps -------------------------------------------------------------------------------------
 
     def _append(self, name: str, maker: Maker) -> None:
-        """Add a step, named for people."""
+        """Add a step, with its name for people."""
         self._work[len(self._makers)] = name
         self._makers.append(maker)
 
     def _step(self, name: str, step: Step) -> None:
-        """Take a step that is the same for all threads."""
+        """Take a step that all threads share."""
         step(self.registers)
         self._append(name, steps.for_all_threads(step))
 
@@ -471,7 +471,7 @@ class _PlanMaker:
     def _note_native(
         self, launch: Prepared | InBoxes, reads: Sequence[int], writes: Sequence[int]
     ) -> None:
-        """Note that the next step is a launch that a backend can run by itself, if it can."""
+        """Note that the next step is a launch that a backend can run by itself, if it is."""
         found = launch.blocks() if self._compiles else None
         known = {at for at, _ in self._constants}
         if found is not None and all(
@@ -483,7 +483,7 @@ class _PlanMaker:
             self._natives[len(self._makers)] = native
 
     def _note_alias(self, source: int, result: int) -> None:
-        """Note that the last step has given a view of what is in a register, if it has."""
+        """Note that the last step has made a view of what is in a register, if it has."""
         array, view = self.registers[source], self.registers[result]
         if self._compiles and type(array) is np.ndarray and type(view) is np.ndarray:
             native = alias_of(array, view, source, result)
@@ -566,7 +566,7 @@ class _PlanMaker:
     ) -> Run | Prepared:
         """Return what launches a kernel on arrays like these, at once if they need no conversion.
 
-        Where one is indexed, the call says where it was outside.  Kernels of a backend that was
+        Where one is indexed, the call says where it was outside. Kernels of a backend that was
         asked for are launched as often as the user calls them: no plan is tried beside a pass.
         """
         kinds = list(zip(arrays, call.kinds, strict=True))
@@ -594,7 +594,7 @@ class _PlanMaker:
         return partial(steps.run_prepared, kernel, prepared.run) if is_plugins else prepared
 
     def _name(self, register: Register, at: int) -> None:
-        """Let a register of the journal be another one."""
+        """Give a register of the journal the place of another one."""
         self._same[self._at(register)] = at
 
     def launched(self, entry: Launched) -> None:
@@ -723,7 +723,7 @@ class _PlanMaker:
                 self._add(target, register, entry.rule.fresh)
 
     def _rolled_back(self, entry: Pulled, g: int) -> bool:
-        """Pull a rule back that moves elements on around; tell whether it is one."""
+        """Pull back a rule that rolls elements; tell whether it is one."""
         (target,) = entry.targets if len(entry.targets) == 1 else (None,)
         shape = self.registers[g].shape
         if entry.rule.steps is None or target is None or shape != entry.shape:
@@ -737,10 +737,10 @@ class _PlanMaker:
     def _unfolded(
         self, entry: Pulled, g: int, pull: Callable[..., Sequence[Any]], run: Pull
     ) -> list[int | None] | None:
-        """Take the steps that a pullback is made of; return the registers of what they give.
+        """Take the steps that a pullback is made of; return the registers of its results.
 
-        None if it is run as it is: on large arrays, of which checking what it is given is a small
-        part, or where it looks at elements.
+        None if it is run as it is: on large arrays, where it costs little to check its arguments,
+        or because it looks at elements.
         """
         read = [self._at(a) for a in entry.arguments if type(a) is int]
         arrays = [self.registers[at] for at in (g, *read)]
@@ -799,7 +799,7 @@ class _PlanMaker:
         self._pulled("call", partial(steps.pull_call, read[0], gs), entry.targets, False)
 
     def _cotangent_of(self, register: int, shape: tuple[int, ...]) -> Callable[[Registers], Any]:
-        """Return what gives a rule a cotangent, in the shape of its value."""
+        """Return what makes the cotangent that a rule gets, in the shape of its value."""
         library = self._library
         return lambda registers: broadcast_to(of_register(library, registers[register]), shape)
 
@@ -838,7 +838,7 @@ class _PlanMaker:
         targets: Sequence[Register | None],
         fresh: bool,
     ) -> None:
-        """Add what a rule gives to cotangents, where it gives something."""
+        """Add the cotangents that a rule returns, where they are not zero."""
         gradients = pull(self.registers)
         pairs = enumerate(zip(targets, gradients, strict=True))
         made = [(at, t, as_register(g)) for at, (t, g) in pairs if t is not None and g is not None]
@@ -862,4 +862,4 @@ _ENTRIES: Mapping[type, Callable[[_PlanMaker, Any], None]] = {
 }
 
 _PLAIN = (np.ndarray, float, int, bool)
-"""Types of what kernels are launched on without being asked anything."""
+"""Types of what kernels are launched on without asking."""

@@ -1,8 +1,8 @@
 """The forward pass: tangents go along a trace, from the inputs of a transform to its outputs.
 
 Every kernel node is recorded once more on dual chunks: values together with their tangents along
-up to ten directions.  What has been made is read, what is pending is computed again; so values and
-tangents come out of the same kernels, fused as all pending nodes are.
+up to ten directions. Values that have been made are read, pending ones are computed again: values
+and tangents come out of the same kernels, fused as all pending nodes are.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from mixad.tape.writing import WriteNode, pushed_write
 __all__ = ["Dual", "Tangents", "carry_forward"]
 
 Tangents: TypeAlias = tuple[Any, ...]
-"""One for each direction: None where it is zero, an array or a tracer of the value's shape."""
+"""One for each direction: None if it is zero, else an array or a tracer of the value's shape."""
 
 
 class Dual(NamedTuple):
-    """A value and its tangents; the value is None where it has been made as it is."""
+    """A value and its tangents."""
 
-    value: Any
+    value: Any  # None if what has been made serves as it is
     tangents: Tangents
 
 
@@ -55,23 +55,8 @@ def carry_forward(
 ) -> list[Dual]:
     """Carry tangents from the inputs of a transform to its outputs.
 
-    Parameters
-    ----------
-    level : Level
-        The transform's; only edges that carry it are followed.
-    own : Level
-        That of the tangents, which is running.
-    outputs : sequence of Origin
-        Where to end.
-    inputs : sequence of InputNode
-        Where to begin.
-    seeds : sequence of Tangents
-        For each input, tracers of ``own``; as many for each.
-
-    Returns
-    -------
-    list of Dual
-        For each output.
+    Only edges that carry `level` are followed. `seeds` has as many tracers for each input, of the
+    level `own`, which is running.
     """
     trace = Trace(level, [(origin, None) for origin in outputs])
     by_input = {id(node): along for node, along in zip(inputs, seeds, strict=True)}
@@ -87,8 +72,8 @@ def carry_forward(
 def _check_phases(level: Level, outputs: Sequence[Origin], inputs: Sequence[InputNode]) -> None:
     """Refuse outputs that depend on how phases of vectors were chosen.
 
-    Tangents do not show it.  A cotangent does, and one drawn at random misses nothing: what does
-    not depend on phases has no component along them, for any cotangent.
+    Tangents do not show it. A cotangent does, and a random one misses nothing: what does not depend
+    on phases has no component along them, for any cotangent.
     """
     rng = np.random.default_rng(0)
     seeds = []
@@ -107,12 +92,12 @@ class PushedNode(PulledNode, Protocol):
     def pushforward(
         self, directions: Iterable[Sequence[Any]], level: Level
     ) -> Sequence[Sequence[Any]]:
-        """Return for each direction the outputs' tangents, given those of the parents."""
+        """Return the outputs' tangents for each direction, given those of the parents."""
         ...
 
 
 class _Forward:
-    """One forward pass: ``_found`` has a function of the output's index for each visited node."""
+    """One forward pass; `_found` maps visited nodes to functions from output index to dual."""
 
     def __init__(
         self,
@@ -157,7 +142,7 @@ class _Forward:
     def _pushed(
         self, node: KernelNode, duals: Sequence[Dual | None], tangents: Sequence[Tangents]
     ) -> Callable[[int], Dual]:
-        """Record a kernel node on dual chunks, if anything that it reads is traced."""
+        """Record a kernel node on dual chunks if anything that it reads is traced."""
         moving = tuple([i for i, along in enumerate(tangents) if _moves(along)])
         values = [self._argument(node, i, dual, bool(moving)) for i, dual in enumerate(duals)]
         program = node.call.passes[0]
@@ -168,13 +153,13 @@ class _Forward:
         return _always(self._zero)
 
     def _read(self, node: KernelNode) -> tuple[int, ...]:
-        """Return which results of a kernel node the outputs of the transform depend on."""
+        """Return the results of a kernel node on which the outputs of the transform depend."""
         parents = (parent for other in self._trace.nodes for parent in other.parents)
         read = {p.output for p in (*parents, *self._outputs) if p is not None and p.node is node}
         return tuple(sorted({node.outputs[output].result for output in read}))
 
     def dual(self, origin: Origin) -> Dual:
-        """Return what was found of a value; forget it when all that read it have asked."""
+        """Return the dual of a value; drop it when all its readers have asked."""
         number, output = self._trace.place(origin)
         self._waiting[number] -= 1
         found = self._found[number] if self._waiting[number] else self._found.pop(number)
@@ -192,9 +177,9 @@ class _Forward:
         return None if parent is None or self._level not in parent.levels else self.dual(parent)
 
     def _argument(self, node: KernelNode, index: int, dual: Dual | None, moves: bool) -> Any:
-        """Return an argument: what was recorded again in place of what is pending.
+        """Return an argument; one that was pending is the one recorded again.
 
-        Where the node ``moves``, what is pending elsewhere stays so: tangents may not need it.
+        If the node `moves`, what is pending elsewhere stays pending: tangents may not need it.
         """
         if dual is not None and dual.value is not None:
             return dual.value
@@ -221,7 +206,7 @@ def _always(tangents: Tangents) -> Callable[[int], Dual]:
 def _pushed_kernel(
     node: KernelNode, values: Sequence[Any], tangents: Sequence[Tangents]
 ) -> Callable[[int], Dual]:
-    """Record a node's program on dual chunks, which returns each of its outputs."""
+    """Record a node's program on dual chunks; return what has the dual of each output."""
     directions = len(tangents[0])
     moving = tuple(
         tuple(i for i, along in enumerate(tangents) if along[k] is not None)
@@ -247,10 +232,10 @@ def _pushed_kernel(
 
 @dataclass(frozen=True, eq=False)
 class _PushedCall:
-    """A call on dual chunks; for each output where the value is and where the tangents are."""
+    """A call on dual chunks."""
 
     call: KernelCall
-    outputs: tuple[tuple[int, tuple[int | None, ...]], ...]
+    outputs: tuple[tuple[int, tuple[int | None, ...]], ...]  # where value and tangents are
 
 
 @lru_cache(maxsize=1024)
@@ -286,7 +271,7 @@ def _pushed_linear(node: RuleNode, arguments: Sequence[Any], tangents: Tangents)
 
 
 def _unmoved(node: RuleNode, index: int, argument: Any) -> Any:
-    """Return the tangent of an argument that has none, which may be a `Shaped`: zeros.
+    """Return zeros, the tangent of an argument (perhaps a `Shaped`) that has none.
 
     Positions stay what they are.
     """
@@ -304,7 +289,7 @@ def _unmoved(node: RuleNode, index: int, argument: Any) -> Any:
 def _pushed_node(
     node: PulledNode | PushedNode, level: Level, tangents: Sequence[Tangents]
 ) -> Callable[[int], Dual]:
-    """Return what the node's own pushforward gives, or the transpose of its pullback."""
+    """Return the result of the node's own pushforward, or of its transposed pullback."""
     pushforward = getattr(node, "pushforward", None)
     if pushforward is None:
         return _transposed(node, level, tangents)

@@ -1,4 +1,4 @@
-"""What lies between the outputs of a transform and its inputs: the nodes, numbered."""
+"""The nodes between the outputs of a transform and its inputs, numbered."""
 
 from __future__ import annotations
 
@@ -16,28 +16,10 @@ __all__ = ["Trace"]
 class Trace:
     """The nodes that depend on a transform's inputs and that its outputs depend on.
 
-    Parameters
-    ----------
-    level : Level
-        The transform's; only edges that carry it are followed.
-    outputs : sequence of (Origin, array)
-        Where the backward pass begins and with which cotangents.
-    of_number : bool
-        Whether the output is one number, with the cotangent 1.
-
-    Attributes
-    ----------
-    nodes : list of (Node or None)
-        In the order in which they are found from the outputs, those with stored partials as such;
-        None once a node has been visited, so that what only it holds is let go.
-    numbers : dict
-        The position of a node by its id.
-    consumers : list of int
-        How often each node will be given a cotangent.
-    is_inner : bool
-        Whether a running transform around this one follows a node or a cotangent.
-    unit : tuple of int or None
-        The place whose cotangent is known to be 1: where the backward pass of a number begins.
+    Only edges that carry `level` are followed. `is_inner` says that a running transform around it
+    follows a node or a cotangent. If the output is one number (`of_number`), `unit` is the place
+    where the backward pass begins, whose cotangent is known to be 1. Nodes with stored partials are
+    `ForwardNode`s.
     """
 
     __slots__ = ("consumers", "is_inner", "nodes", "numbers", "unit")
@@ -45,9 +27,9 @@ class Trace:
     def __init__(
         self, level: Level, outputs: Sequence[tuple[Origin, Any]], *, of_number: bool = False
     ) -> None:
-        self.nodes: list[Any] = []
-        self.numbers: dict[int, int] = {}
-        self.consumers: list[int] = []
+        self.nodes: list[Any] = []  # as found from the outputs; None once visited, to free them
+        self.numbers: dict[int, int] = {}  # positions by id
+        self.consumers: list[int] = []  # how often each node will be given a cotangent
         self.is_inner = any(isinstance(value, Tracer) for _, value in outputs)
         for origin, _ in outputs:
             self._reach(origin.node)
@@ -61,7 +43,7 @@ class Trace:
         self.unit = self.place(outputs[0][0]) if of_number and outputs else None
 
     def place(self, origin: Origin) -> tuple[int, int]:
-        """Return the number of a node and which of its outputs a value is."""
+        """Return the number of a node, and which of its outputs a value is."""
         return self.numbers[id(origin.node)], origin.output
 
     def inputs_first(self, level: Level, outputs: Sequence[Origin]) -> list[int]:
@@ -79,7 +61,7 @@ class Trace:
         return order[::-1]
 
     def _reach(self, node: Node) -> None:
-        """Count a consumer of a node, which gets a number."""
+        """Count a consumer of a node; number the node if it is new."""
         number = self.numbers.setdefault(id(node), len(self.nodes))
         if number == len(self.nodes):
             if isinstance(node, KernelNode) and node.stored is not None:

@@ -1,10 +1,10 @@
 """Tracers: values that remember where they come from, and the levels they depend on.
 
-There is one graph for all transforms.  A tracer carries the set of *levels*, one per running
-transform, whose inputs it depends on; an operation depends on what its arguments depend on.  A
-transform differentiates along the edges that carry its level, and computes with values from which
-its level is taken off: what is left is recorded for the transforms around it.  So levels need no
-order, no stack and no global state, and perturbations cannot be confused.
+There is one graph for all transforms. A tracer carries the set of *levels*, one per running
+transform, whose inputs it depends on; an operation depends on what its arguments depend on. A
+transform differentiates along the edges that carry its level, and computes with values without its
+level: the transforms around it record the rest. So levels need no order, no stack and no global
+state, and perturbations cannot be confused.
 """
 
 from __future__ import annotations
@@ -64,49 +64,17 @@ __all__ = [
 
 
 class NotRecordedError(TracerError):
-    """The body of a loop does what is not known to be the same operations for other values."""
+    """Other values may need other operations than the body of a loop has recorded."""
 
 
 class Level:
     """One running transform; it is over when the ``with`` block ends.
 
-    Parameters
-    ----------
-    name : str
-        The transform, for messages.
-    is_reverse : bool
-        Whether cotangents go back through it, so that partials may be stored for them.
-    differentiates : bool
-        Whether derivatives are asked of what it records, not values alone.
-
-    Attributes
-    ----------
-    alive : bool
-        Whether it is running.
-    check : "off", "sample" or "full"
-        How closely arrays that it reads later are watched for changes.
-    lock : RLock
-        Held while pending values that depend on it are made: threads may share them.
-    number : int
-        In the order of creation, in which locks are taken.
-    locks : Locks
-        Arrays that cannot be written to until it is over.
-    journal : Journal or None
-        Where what is done is noted, so that it can be repeated.
-    looks : int
-        How often something but a kernel or a rule has read the elements of a traced value.
-    risks : int
-        How often a rule has been applied that raises for some elements.
-    fuses : bool
-        Whether kernels of several nodes are made: compiling what comes once may take seconds.
-    foresees : bool
-        Whether no kernel is launched, since shapes and types are all that is asked for.
-    unknown : callable or None
-        For the body of a loop, which runs again with other values: of a tracer, returns what stands
-        for its elements.  Values that have no derivative are traced there, too.
-    is_read_only : bool
-        Whether its values are not written to now: the body of a loop is recorded that captures one,
-        and called more or less often than there are steps.
+    `looks` counts the times that something but a kernel or a rule has read elements of a traced
+    value, `risks` the applied rules that raise for some elements. Kernels have one node each if not
+    `fuses`: compiling what comes once may take seconds. If `foresees`, no kernel is launched: only
+    shapes and types are asked for. If `is_read_only`, values may not be written to: the body of a
+    loop captures one and is recorded, with more or fewer calls than there are steps.
     """
 
     __slots__ = ("alive", "check", "differentiates", "foresees", "fuses", "is_read_only",
@@ -114,18 +82,20 @@ class Level:
                  "unknown")  # fmt: skip
 
     def __init__(self, name: str, *, is_reverse: bool = True, differentiates: bool = True) -> None:
-        self.name = name
-        self.is_reverse = is_reverse
-        self.differentiates = differentiates
-        self.number = next(_NUMBERS)
-        self.lock = _new_lock()
-        self.locks = Locks()
-        self.alive = True
-        self.journal: Journal | None = None
+        self.name = name  # for messages
+        self.is_reverse = is_reverse  # cotangents go back: partials may be stored for them
+        self.differentiates = differentiates  # derivatives are asked for, not values alone
+        self.number = next(_NUMBERS)  # in the order of creation, in which locks are taken
+        self.lock = _new_lock()  # held while pending values are made: threads may share them
+        self.locks = Locks()  # arrays that cannot be written to until it is over
+        self.alive = True  # whether it is running
+        self.journal: Journal | None = None  # notes what is done, to be repeated
         self.looks = self.risks = 0
         self.fuses, self.foresees, self.is_read_only = True, False, False
+        # Of the body of a loop, which runs again with other values: returns what stands for the
+        # elements of a tracer. Values that have no derivative are traced there, too.
         self.unknown: Callable[[Tracer], Any] | None = None
-        self.check = CHECK.read()
+        self.check = CHECK.read()  # how closely arrays that are read later are watched
 
     def __enter__(self) -> Level:
         return self
@@ -142,7 +112,7 @@ class Level:
 
     @property
     def over(self) -> str:
-        """What to say of a value that is used when the transform is over."""
+        """Message for a value that is used when the transform is over."""
         return (
             f"a value from inside mixad.{self.name} is used after that call has ended: return it "
             "from the function (with has_aux=True if it is not the result)"
@@ -164,20 +134,8 @@ class Origin(NamedTuple):
 class Tracer:
     """A value inside a transform.
 
-    Attributes
-    ----------
-    cell : Cell
-        The value, which may be pending.
-    origin : Origin
-        What made it.
-    sharing : object
-        What it shares memory with, if it is a view or has views: see `mixad.tape.memory`.
-    strand : Strand or None
-        What has recorded it without a node, and knows it by a slot.
-    slot : int
-        That.
-    state : State or None
-        What is known of it while it has neither cell nor origin: these are there when asked for.
+    A strand records it without a node and knows it by `slot`; `state` is what is known of it then,
+    while it has neither cell nor origin: these are made when asked for.
     """
 
     __slots__ = ("__weakref__", "cell", "origin", "sharing", "slot", "state", "strand")
@@ -185,9 +143,9 @@ class Tracer:
     __mixad_tracer__ = True
 
     def __init__(self, cell: Cell, origin: Origin) -> None:
-        self.cell = cell
-        self.origin = origin
-        self.sharing: Any = None
+        self.cell = cell  # may be pending
+        self.origin = origin  # what made it
+        self.sharing: Any = None  # if it is a view or has views: `mixad.tape.memory`
         self.strand: Strand | None = None
         self.state: State | None = None
 
@@ -349,9 +307,9 @@ def plain(value: Any) -> Any:
 
 
 def strand_of(arguments: Iterable[Any]) -> Strand | None:
-    """Return what records an operation on some arguments: the newest strand of theirs.
+    """Return the newest strand of some arguments, which records operations on them.
 
-    None if there is none, or if one of them has a node that no strand knows.
+    None if there is none, or if one of the arguments has a node that no strand knows.
     """
     newest: Strand | None = None
     has_node = False
@@ -368,13 +326,13 @@ def strand_of(arguments: Iterable[Any]) -> Strand | None:
 
 
 def bodies_among(levels: frozenset[Level]) -> frozenset[Level]:
-    """Return the levels that record bodies of loops: a value without derivative has these alone."""
+    """Return the levels that record bodies of loops: a value without derivative has only these."""
     return frozenset([level for level in levels if level.unknown is not None])
 
 
 @contextmanager
 def read_only(tracers: Iterable[Tracer]) -> Iterator[None]:
-    """Let values of the levels of some not be written to: the body of a loop captures them."""
+    """Forbid writes to values of these levels: the body of a loop captures them."""
     every = {level for tracer in tracers for level in tracer.levels}
     levels = [level for level in every if not level.is_read_only]
     for level in levels:
@@ -387,7 +345,7 @@ def read_only(tracers: Iterable[Tracer]) -> Iterator[None]:
 
 
 def check_written(tracer: Tracer) -> None:
-    """Raise if the body of a loop that is recorded writes to a value from outside of it."""
+    """Raise if the body of a loop, while it is recorded, writes to a value from outside."""
     levels = tracer.levels
     if levels and all(level.is_read_only for level in levels):
         raise NotRecordedError("a write to what is from outside of the body")
@@ -399,7 +357,7 @@ def is_in_body(values: Iterable[Any]) -> bool:
 
 
 def elements_of(argument: Any) -> Any:
-    """Return an argument of a rule as arrays are: what it reads may be read again."""
+    """Return an argument of a rule as an array for others to see: it may be read again."""
     if not isinstance(argument, Tracer):
         return argument
     check_alive(argument)
@@ -408,7 +366,7 @@ def elements_of(argument: Any) -> Any:
 
 
 def journal_of(levels: frozenset[Level]) -> Journal | None:
-    """Return where what is done for some transforms is noted: for one of them, if at all."""
+    """Return the journal of some transforms; None unless one of them alone has one."""
     if len(levels) == 1:
         (level,) = levels
         return level.journal
@@ -417,7 +375,7 @@ def journal_of(levels: frozenset[Level]) -> Journal | None:
 
 
 def warn(decided: Iterable[DecidedResult], levels: frozenset[Level]) -> None:
-    """Warn of what comparisons decide inside of some transforms, or note that each call is to."""
+    """Warn of results that comparisons decide inside some transforms, or note it for each call."""
     journal = journal_of(levels)
     if journal is not None:
         journal.decided += decided
@@ -429,10 +387,7 @@ def warn(decided: Iterable[DecidedResult], levels: frozenset[Level]) -> None:
 def looked_at(tracer: Tracer, what: str) -> Any:
     """Return the array of a tracer for Python to look at its elements.
 
-    Raises
-    ------
-    TracerError
-        If it is lazy: it would be computed behind the user's back.
+    TracerError if it is lazy: it would be computed behind the user's back.
     """
     library = tracer.kind.library
     if library.is_lazy:
@@ -478,7 +433,7 @@ def levels_of(tracers: list[Tracer]) -> frozenset[Level]:
 
 
 def check_mode(levels: frozenset[Level]) -> CheckMode:
-    """Return how closely arrays are watched that some transforms read later: as the strictest."""
+    """Return how closely arrays that transforms read later are watched: as the strictest does."""
     if len(levels) == 1:
         (level,) = levels
         return level.check
@@ -489,7 +444,7 @@ _CLOSENESS: tuple[CheckMode, ...] = ("off", "sample", "full")
 
 
 def locked(levels: frozenset[Level]) -> AbstractContextManager[Any]:
-    """Return what holds the locks of some transforms, taken in the order of their creation."""
+    """Return a context that holds the locks of transforms, taken in the order of their creation."""
     if len(levels) == 1:
         (level,) = levels
         return level.lock
@@ -500,9 +455,9 @@ def locked(levels: frozenset[Level]) -> AbstractContextManager[Any]:
 
 
 def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> Any:
-    """Return an argument as nodes and pending calls keep it: an array is watched for changes.
+    """Return an argument as nodes and pending calls retain it; an array is watched for changes.
 
-    The user's tracer may stand for another value later: what it stands for now is kept.
+    The user's tracer may stand for another value later: what it stands for now is retained.
     """
     if isinstance(value, Tracer):
         return type(value)(value.cell, value.origin)
@@ -518,7 +473,7 @@ def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> An
 
 
 def may_differentiate_twice(levels: Iterable[Level]) -> bool:
-    """Whether derivatives of derivatives may be asked for by some transforms."""
+    """Whether someone may ask some transforms for second derivatives."""
     return sum([level.differentiates for level in levels]) > 1
 
 
@@ -539,7 +494,7 @@ def stripped(value: Any, level: Level) -> Any:
 
 
 def outside(origin: Origin, level: Level) -> Origin:
-    """Return where an input of a level came from, outside of it; any other origin as it is."""
+    """Return where an input of a level came from outside of it; other origins as they are."""
     node = origin.node
     if getattr(node, "level", None) is level and node.parents[0] is not None:
         return node.parents[0]

@@ -1,7 +1,7 @@
 """Pullbacks of rules, written down as the rules and kernels that they are made of.
 
-What carries a cotangent through a rule is written with functions of the namespace, which look at
-what they are given.  Of arrays of one shape and type they do the same each time: it is noted once.
+The cotangents of a rule are written with functions of the namespace, which look at their arguments.
+For arrays of one shape and type they do the same each time: it is noted once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,11 @@ __all__ = ["Unfolded", "unfold"]
 
 
 class Unfolded(NamedTuple):
-    """What a pullback does, over registers: 0, 1, … are what it is given.
-
-    `constants` are registers of arrays that depend on shapes and options alone, `results` those of
-    what it gives.
-    """
+    """What a pullback does, over registers; the first are its arguments: 0, 1, …"""
 
     entries: list[Launched | Evaluated]
-    constants: Sequence[tuple[Register, Any]]
-    results: list[Register | None]
+    constants: Sequence[tuple[Register, Any]]  # arrays that depend on shapes and options alone
+    results: list[Register | None]  # registers of what it returns
 
 
 def unfold(
@@ -43,8 +39,8 @@ def unfold(
 ) -> Unfolded | None:
     """Return what a pullback does with some arrays; None unless that depends on no element.
 
-    ``pull`` takes tracers of a `kind` that stand for the arrays; ``expected`` is what it gives for
-    the arrays themselves: the same, bit by bit, is to come of what it does.
+    `pull` takes tracers that stand for the arrays; `expected` is what it returns for the arrays
+    themselves: what it does must give the same bits.
     """
     with Level("plan", is_reverse=False) as level:
         level.check, level.foresees = "off", True
@@ -83,7 +79,7 @@ def unfold(
 
 
 def _take(entry: Launched | Evaluated, values: dict[Register, Any], library: Library) -> None:
-    """Compute what an entry gives."""
+    """Compute the results of an entry."""
     given = [of_register(library, values[register]) for register in entry.arguments]
     if isinstance(entry, Launched):
         found: Sequence[Any] = entry.call.arrays(given, entry.options)

@@ -1,7 +1,7 @@
 """Operations on arrays whose cotangents are written with their own values, one or several.
 
-An inverse, a factorisation, the parts of an array: computing the values a second time for the
-derivative would cost as much as the operation itself, so the node keeps them.
+For an inverse, a factorisation or the parts of an array, computing the values a second time for the
+derivative would cost as much as the operation itself, so the node retains them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["ValuesRule", "apply_values_rule", "followed", "with_zeros"]
 
 
 def with_zeros(gs: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """Return the cotangents of values, arrays of zeros in place of None."""
+    """Return the cotangents of values, with arrays of zeros in place of None."""
     return [
         library_beside(value).xp.zeros_like(plain(value)) if g is None else g
         for g, value in zip(gs, values, strict=True)
@@ -45,43 +45,24 @@ def with_zeros(gs: Sequence[Any], values: Sequence[Any]) -> list[Any]:
 class ValuesRule:
     """An operation on arrays whose cotangents read its values.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    evaluate : callable
-        ``(xp, *arrays, **static)``: a tuple of values, by the base library.
-    cotangents : tuple of callable, or callable
-        One for each argument: ``(gs, values, *arguments, **static)``, with one of ``gs`` for each
-        value, of its shape, or None where it is zero; one of them is not.  The result is not None.
-        Of a rule with any number of arguments, one for all of them: ``(gs, wanted, values,
-        *arguments, **static)``, which returns one for each that is ``wanted`` and None for others.
-    reads : sequence of int
-        The arguments whose elements the cotangents read; they get a `Shaped` for the others.
-    fresh : bool
-        Whether cotangents are new arrays, as opposed to those of the values or views.
-    has_phases : bool
-        Whether complex values are unique but for phases: the cotangents refuse what depends on
-        these, and tangents cannot tell.
-    is_total : bool
-        Whether there are values whatever the elements are.  Others raise where the user's code may
-        wait for it.
-    alike : callable, optional
-        ``(xp, *arrays, **static)``: arrays of the shapes and dtypes of the values, where nothing
-        else is asked for and ``evaluate`` takes long.
-    tangents : callable, optional
-        ``(tangents, values, *arguments, **static)``: the tangents of the values, None where they
-        are zero, for those of the arguments.  Else they are cotangents transposed.
+    Each of `cotangents` is ``(gs, values, *arguments, **static)``, with one of `gs` for each value:
+    of its shape, or None where it is zero, but not for all; the result is not None. A rule with any
+    number of arguments has one for all of them, ``(gs, wanted, values, *arguments, **static)``,
+    which returns None for those that are not `wanted`. Arguments that are not read are `Shaped`.
     """
 
-    name: str
-    evaluate: Callable[..., tuple[Array, ...]]
+    name: str  # for messages
+    evaluate: Callable[..., tuple[Array, ...]]  # ``(xp, *arrays, **static)``, by the base library
     cotangents: tuple[Callable[..., Any], ...] | Callable[..., Cotangents]
-    reads: Sequence[int] = ()
-    fresh: bool = False
-    has_phases: bool = False
-    is_total: bool = False
+    reads: Sequence[int] = ()  # arguments whose elements the cotangents read
+    fresh: bool = False  # whether cotangents are new arrays, not those of the values or views
+    has_phases: bool = False  # unique but for phases, on which cotangents may not depend
+    is_total: bool = False  # raises for no elements; others do, for the user to catch
+    # ``(xp, *arrays, **static)``: arrays of the shapes and dtypes of the values, for when nothing
+    # else is asked for and `evaluate` takes long.
     alike: Callable[..., tuple[Array, ...]] | None = None
+    # ``(tangents, values, *arguments, **static)``: from tangents of the arguments, those of the
+    # values, None if zero. If there is no such function, they are cotangents transposed.
     tangents: Callable[..., Sequence[Any]] | None = None
 
     def pull(
@@ -117,25 +98,7 @@ class _ValuesOf:
 
 
 class ValuesNode:
-    """A rule applied to arguments, with what came of it.
-
-    Parameters
-    ----------
-    rule : ValuesRule
-        What was done.
-    arguments : tuple
-        Tracers and held arrays, or a `Shaped` for each.
-    static : mapping
-        The rule's keyword arguments.
-    parents : tuple of (Origin or None)
-        Where the arguments came from.
-    cells : tuple of Cell
-        The values.
-    levels : frozenset of Level
-        What they depend on.
-    tracer_type : type
-        Class of the tracers.
-    """
+    """A rule applied to arguments, with what came of it."""
 
     __slots__ = ("arguments", "cells", "levels", "parents", "results", "rule", "static",
                  "tracer_type")  # fmt: skip
@@ -151,12 +114,12 @@ class ValuesNode:
         tracer_type: type[Tracer],
     ) -> None:
         self.rule = rule
-        self.arguments = arguments
-        self.static = static
-        self.parents = parents
-        self.cells = cells
+        self.arguments = arguments  # tracers and `Held` arrays, a `Shaped` for what is not read
+        self.static = static  # the rule's keyword arguments
+        self.parents = parents  # where the arguments came from
+        self.cells = cells  # the values
         self.results = tuple(Result(c.shape, c.kind, c.device) for c in cells)
-        self.levels = levels
+        self.levels = levels  # what the values depend on
         self.tracer_type = tracer_type
 
     @property
@@ -166,7 +129,7 @@ class ValuesNode:
 
     @property
     def fresh(self) -> bool:
-        """Whether cotangents are new arrays; others may be one of another node, handed on."""
+        """Whether cotangents are new arrays; others may belong to another node."""
         return self.rule.fresh
 
     @property
@@ -192,7 +155,7 @@ class ValuesNode:
     def pushforward(
         self,
     ) -> Callable[[Iterable[Sequence[Any]], Level], Sequence[Sequence[Any]]] | None:
-        """What carries tangents of the arguments along directions; None if the rule has none."""
+        """Carries tangents of the arguments along directions; None if the rule has no tangents."""
         return None if self.rule.tangents is None else self._push
 
     def _push(self, directions: Iterable[Sequence[Any]], level: Level) -> Sequence[Sequence[Any]]:
@@ -208,7 +171,7 @@ class ValuesNode:
 
 
 def followed(value: Any) -> Any:
-    """Return a value; what is no float has no derivative."""
+    """Return a value; one that is no float has no derivative."""
     if not isinstance(value, Tracer) or value.cell.type.is_inexact:
         return value
     bodies = bodies_among(value.origin.levels)
@@ -216,21 +179,9 @@ def followed(value: Any) -> Any:
 
 
 def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple[Any, ...]:
-    """Carry out a rule, and record it if an argument is traced.
+    """Carry out a rule, and record it if an argument is traced: then values are tracers.
 
-    Parameters
-    ----------
-    rule : ValuesRule
-        What to do.
-    *arguments : array or Tracer
-        All of one library.
-    **static
-        What else the rule takes.
-
-    Returns
-    -------
-    tuple of (array or Tracer)
-        Tracers if an argument is one; those that are no floats have no derivative.
+    Values that are no floats have no derivative. Arguments are of one library.
     """
     strand = strand_of(arguments)
     if strand is not None:

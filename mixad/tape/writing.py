@@ -1,8 +1,8 @@
 """Writing into traced arrays: a node for each write, arrays that are changed in place.
 
-The cotangent of what was written is that of the new array there; the rest of it is that of the old
-array.  Both passes change one array from write to write, so a loop that writes all elements of an
-array costs as much as writing them.
+The value that was written gets the new array's cotangent there; the old array gets the rest. Both
+passes change one array from write to write, so a loop that writes all elements of an array costs as
+much as writing them.
 """
 
 from __future__ import annotations
@@ -24,39 +24,17 @@ __all__ = ["Write", "WriteNode", "pushed_write", "rebind", "writable", "write"]
 class Write:
     """A way of writing into arrays.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    write : callable
-        ``(array, value, **static)``: writes into an array of the library, in place.
-    part : callable
-        ``(g, **static)``: the cotangent of the value, of an array or a tracer; a copy.
-    erase : callable
-        ``(g, **static)``: makes the cotangent of the new array, an array or a tracer, that of the
-        old one, in place.
+    `erase` makes the cotangent of the new array that of the old one, in place.
     """
 
-    name: str
-    write: Callable[..., None]
-    part: Callable[..., Any]
-    erase: Callable[..., None]
+    name: str  # for messages
+    write: Callable[..., None]  # ``(array, value, **static)``, in place
+    part: Callable[..., Any]  # ``(g, **static)``: a copy, the cotangent of the value
+    erase: Callable[..., None]  # ``(g, **static)``
 
 
 class WriteNode:
-    """One write: its parents are the old array and the value.
-
-    Parameters
-    ----------
-    rule : Write
-        What was done.
-    static : mapping
-        Its keyword arguments: where it wrote.
-    parents : tuple of (Origin or None)
-        Where array and value came from.
-    result : Result
-        What came of it.
-    """
+    """One write: its parents are the old array and the value; `static` says where it wrote."""
 
     __slots__ = ("parents", "results", "rule", "static")
     fresh = True
@@ -79,11 +57,11 @@ class WriteNode:
         return self.rule.name
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
-        """Return the cotangents of the old array and the value; what is given stays as it is."""
+        """Return the cotangents of the old array and the value; the given one is not changed."""
         return self.pull_owned(writable(cotangents[0], self.results[0]), level)
 
     def pull_owned(self, g: Any, level: Level) -> Cotangents:
-        """Return the cotangents of the old array and the value; ``g`` is changed into the first."""
+        """Return the cotangents of the old array and the value; `g` is changed into the first."""
         array, value = self.parents
         part = self.rule.part(g, **self.static) if value and level in value.levels else None
         if array is None or level not in array.levels:
@@ -93,7 +71,7 @@ class WriteNode:
 
 
 def writable(g: Any, result: Result) -> Any:
-    """Return a cotangent of a value as an array or a tracer of its shape that nothing else has."""
+    """Return a value's cotangent as an array or a tracer of its shape that nothing else has."""
     whole = broadcast_to(g, result.shape)
     return unshared(whole) if isinstance(whole, Tracer) else copied(whole, result.kind)
 
@@ -101,16 +79,7 @@ def writable(g: Any, result: Result) -> Any:
 def write(rule: Write, x: Tracer, value: Any, **static: Any) -> None:
     """Write a value into a traced array: the tracer stands for the new array from now on.
 
-    Parameters
-    ----------
-    rule : Write
-        How to write.
-    x : Tracer
-        What is written to.
-    value : array, Tracer or Python number
-        What is written; a tracer is of the dtype of ``x``, and of the shape of ``rule.part``.
-    **static
-        Where.
+    A traced value has the dtype of `x`, and the shape of `rule.part`; `static` says where.
     """
     check_alive(x)
     check_writable(x)
@@ -145,16 +114,9 @@ def rebind(x: Tracer, result: Tracer) -> None:
 
 
 def pushed_write(node: WriteNode, tangents: Sequence[Any], *, is_last: bool) -> Any:
-    """Return the tangent of what was written.
+    """Return the tangent of what was written, from those of the old array and of the value.
 
-    Parameters
-    ----------
-    node : WriteNode
-        The write.
-    tangents : sequence of (Tracer or None)
-        Of the old array and of the value; None where it is zero.
-    is_last : bool
-        Whether nothing else reads that of the old array, which is changed then.
+    None is zero. If `is_last`, nothing else reads that of the old array, which is changed then.
     """
     old, new = tangents
     if old is None and new is None:
