@@ -182,6 +182,11 @@ class Workers:
         else:
             self._run_by_stand_in(kernel, arguments, tiles, stop_flag)
 
+    @property
+    def entry(self) -> tuple[int, int]:
+        """The addresses of `run` in workers.ll and of the pool it takes, for native callers."""
+        return ctypes.cast(self._run, ctypes.c_void_p).value or 0, self._team.address
+
     def dismiss(self) -> None:
         """End the threads; what is run after that, its caller runs alone."""
         for team in (self._team, self._stand_in):
