@@ -7,6 +7,7 @@ transposition find them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import and_
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 from jax._src import dispatch
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import NamedSharding
+from jax.sharding import AxisType, NamedSharding
 
 from mixad.backends.arrays import own_library
 from mixad.errors import KernelShapeError, KernelTypeError, TracerError
@@ -112,6 +113,11 @@ def _bind(
 
     A cast to these is linear: a gradient is summed over them.
     """
+    jet = sys.modules.get("jax.experimental.jet")
+    if jet is not None and any(isinstance(x, jet.JetTracer) for x in arguments):
+        raise TracerError(
+            f"{call.program.name}: jax.experimental.jet does not see what happens here: nest jax.jvp"
+        )
     varying = [jax.typeof(x).manual_axis_type.varying for x in arguments]
     axes = frozenset().union(*varying)
     cast = [
@@ -134,6 +140,12 @@ def _run(*arguments: Any, call: Call, shape: Shape, shapes: tuple[Shape, ...]) -
 
 @KERNEL.def_abstract_eval
 def _typed(*avals: Any, call: Call, shape: Shape, shapes: tuple[Shape, ...]) -> list[Any]:
+    types = set(jax.sharding.get_abstract_mesh().axis_types)
+    if {AxisType.Manual, AxisType.Auto} <= types:
+        raise TracerError(
+            f"{call.program.name}: jax.shard_map over some axes of a mesh is not available here: "
+            "map over all of them, leave axis_names out"
+        )
     mesh = next((a.sharding.mesh for a in avals if a.sharding.mesh.axis_names), None)
     split = _split(call, shape, avals)
     return [
