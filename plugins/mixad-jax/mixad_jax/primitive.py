@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax._src import dispatch
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from mixad.backends.arrays import own_library
 from mixad.errors import KernelShapeError, KernelTypeError, TracerError
@@ -205,8 +205,17 @@ def _pushed(
         for k, tangent in zip(
             given, _bind(pushed, shape, [shapes[k] for k in given], arguments), strict=True
         ):
-            found[k] = tangent
+            found[k] = _split_as(tangent, jax.typeof(outputs[k]))
     return outputs, found
+
+
+def _split_as(x: Any, aval: Any) -> Any:
+    """Return a tangent or a gradient on the explicit axes of a mesh that its value is split by."""
+    own = jax.typeof(x).sharding
+    spec = PartitionSpec(*aval.sharding.spec)
+    if own.spec == spec or AxisType.Explicit not in own.mesh.axis_types:
+        return x
+    return jax.sharding.reshard(x, NamedSharding(own.mesh, spec))
 
 
 ad.primitive_jvps[KERNEL] = _pushed
@@ -237,7 +246,7 @@ def _transposed(
         gradients = _transpose_pullback(made, first, shape, given, arguments, outputs)
     for k, gradient in gradients:
         if k in linear:
-            found[k] = gradient
+            found[k] = _split_as(gradient, arguments[k].aval)
     return found
 
 
