@@ -207,7 +207,9 @@ class NamedCall:
         kept = read_params(program)
         program = replace(program, params=tuple(program.params[i] for i in kept))
         name = f"{self.name}>{_listed(wrt)}"
-        return Pushed(_CALLS.setdefault(name, NamedCall(name, program, self.options)), kept, tangents)
+        return Pushed(
+            _CALLS.setdefault(name, NamedCall(name, program, self.options)), kept, tangents
+        )
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ def _finished(result: Result, left: Any, axes: tuple[int, ...] | None) -> Any:
     return left.reshape(result.final)
 
 
-# -- arrays on several devices -------------------------------------------------------------------------
+# -- arrays on several devices ---------------------------------------------------------------------
 
 
 def _is_elementwise(call: Call) -> bool:

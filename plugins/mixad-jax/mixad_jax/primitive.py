@@ -68,9 +68,7 @@ class JaxIntegration:
     ) -> tuple[jax.Array, ...]:
         """Apply a program at every element, as an equation of JAX's."""
         call = call_of(program, options)
-        arguments = [
-            _argument(call.program, k, value) for k, value in enumerate(values)
-        ]
+        arguments = [_argument(call.program, k, value) for k, value in enumerate(values)]
         shape = _broadcast(call, [x.shape for x in arguments])
         return tuple(_bind(call, shape, (shape,) * len(program.outputs), arguments))
 
@@ -101,9 +99,7 @@ def _broadcast(call: Call, shapes: Sequence[Shape]) -> Shape:
         return jnp.broadcast_shapes(*lanes)
     except ValueError:
         listed = " and ".join(map(str, dict.fromkeys(lanes)))
-        raise KernelShapeError(
-            f"{call.program.name}: shapes {listed} do not broadcast"
-        ) from None
+        raise KernelShapeError(f"{call.program.name}: shapes {listed} do not broadcast") from None
 
 
 def _bind(
@@ -182,7 +178,7 @@ mlir.register_lowering(KERNEL, mlir.lower_fun(_lowered, multiple_results=True), 
 dispatch.prim_requires_devices_during_lowering.add(KERNEL)
 
 
-# -- derivatives ---------------------------------------------------------------------------------------
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 def _pushed(
@@ -318,7 +314,7 @@ def _shape_of(argument: Any) -> Shape:
 ad.primitive_transposes[KERNEL] = _transposed
 
 
-# -- vmap ----------------------------------------------------------------------------------------------
+# -- vmap ------------------------------------------------------------------------------------------
 
 
 def _batched(

@@ -1,21 +1,22 @@
 """Two devices for JAX, before anything uses it, and the integration, for each test only."""
 
-from __future__ import annotations
+from importlib.util import find_spec
 
-from collections.abc import Iterator
-
-import jax
 import pytest
-from mixad_jax.primitive import JaxIntegration
 
 from mixad.backends import arrays, integrations
 
-jax.config.update("jax_num_cpu_devices", 2)
+if find_spec("jax") is not None:
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", 2)
 
 
-@pytest.fixture(autouse=True)
-def integration(monkeypatch: pytest.MonkeyPatch) -> Iterator[JaxIntegration]:
+@pytest.fixture
+def integration(monkeypatch):
     """Let the integration be loaded, as where the distribution is installed."""
+    from mixad_jax.primitive import JaxIntegration
+
     made = JaxIntegration()
     monkeypatch.setattr(arrays, "_LIBRARIES", dict(arrays._LIBRARIES))
     monkeypatch.setattr(arrays, "_ADOPTED", list(arrays._ADOPTED))

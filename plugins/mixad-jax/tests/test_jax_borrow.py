@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import mixad_jax
 import numpy as np
 import pytest
-from mixad_jax import borrowed
 
 import mixad
 from mixad.errors import TracerError
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+from mixad_jax import borrowed  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("integration")
 
 X = np.asarray([[3.0, 4.0, 0.5], [1.0, -2.0, 2.5]])
 

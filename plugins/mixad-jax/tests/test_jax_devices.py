@@ -6,18 +6,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 import mixad
 from mixad.errors import TracerError
 from mixad.special import sin
 
-pytestmark = pytest.mark.slow  # XLA compiles every operation
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+from jax.sharding import AxisType, NamedSharding  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
+pytestmark = [
+    pytest.mark.slow,  # XLA compiles every operation
+    pytest.mark.usefixtures("integration"),
+]
 
 Function = Callable[..., Any]
 
@@ -89,9 +94,7 @@ def test_shard_map(name: str, check: bool) -> None:
     mesh = _mesh(AxisType.Auto)
 
     def mapped(f: Function, in_specs: Any, out_specs: Any) -> Function:
-        return jax.shard_map(
-            f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=check
-        )
+        return jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=check)
 
     _agree(MAPS[name](gated, mapped), MAPS[name](gated_by_jax, mapped))
 

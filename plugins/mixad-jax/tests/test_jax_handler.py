@@ -12,21 +12,25 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import jaxlib
 import numpy as np
 import pytest
-from mixad_jax import handler
-from mixad_jax.handler import FFI_MAJOR, FFI_STRUCTS
 
 import mixad
 from mixad.errors import BackendError
 
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+import jaxlib  # noqa: E402
+from mixad_jax import handler  # noqa: E402
+from mixad_jax.handler import FFI_MAJOR, FFI_STRUCTS  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("integration")
+
 HEADER = Path(jaxlib.__file__).parent / "include" / "xla" / "ffi" / "api" / "c_api.h"
 
 
-# -- the header ----------------------------------------------------------------------------------------
+# -- the header ------------------------------------------------------------------------------------
 
 
 def _structs(text: str) -> dict[str, Any]:
@@ -89,7 +93,7 @@ def test_another_major_version_is_refused_by_name(monkeypatch: pytest.MonkeyPatc
         handler._table.__wrapped__()
 
 
-# -- programs in other processes -----------------------------------------------------------------------
+# -- programs in other processes -------------------------------------------------------------------
 
 PROGRAM = """
 import sys
@@ -180,7 +184,7 @@ def test_export() -> None:
     assert exported.call(jnp.ones(3), 2.0).tolist() == [2.0, 2.0, 2.0]
 
 
-# -- Ctrl-C --------------------------------------------------------------------------------------------
+# -- Ctrl-C ----------------------------------------------------------------------------------------
 
 ENDLESS = """
 @mixad.broadcast
@@ -234,7 +238,7 @@ def test_a_kernel_with_a_loop_leaves_the_handler_of_signals() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-# -- the table -----------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 def test_many_kernels_are_found() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,7 +13,13 @@ import mixad
 from mixad.errors import KernelShapeError, KernelTypeError, TracerError
 from mixad.special import sin, tanh
 
-pytestmark = pytest.mark.slow  # XLA compiles every operation
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
+
+pytestmark = [
+    pytest.mark.slow,  # XLA compiles every operation
+    pytest.mark.usefixtures("integration"),
+]
 
 Function = Callable[..., Any]
 
@@ -71,9 +75,9 @@ PROGRAMS: dict[str, Callable[[Function, Any, Any], Any]] = {
     "vmap of vmap": lambda f, x, w: jax.vmap(jax.vmap(f, (0, 0)), (0, None))(x, w),
     "vmap of grad": lambda f, x, w: jax.vmap(jax.grad(_loss(f), (0, 1)), (0, None))(x, w),
     "grad of vmap": lambda f, x, w: jax.grad(_loss(jax.vmap(f, (0, None))), (0, 1))(x, w),
-    "vmap with psum": lambda f, x, w: jax.vmap(
-        lambda x: jax.lax.psum(f(x, w), "i"), axis_name="i"
-    )(x),
+    "vmap with psum": lambda f, x, w: jax.vmap(lambda x: jax.lax.psum(f(x, w), "i"), axis_name="i")(
+        x
+    ),
     "scan": lambda f, x, w: _three_times(f)(x, w),
     "grad of scan": lambda f, x, w: jax.grad(lambda w: _three_times(f)(x, w)[0].sum())(w),
     "jit of hessian of scan": lambda f, x, w: jax.jit(
@@ -132,9 +136,7 @@ def test_transforms(name: str) -> None:
 def test_transforms_in_float32(name: str) -> None:
     with jax.enable_x64(False):
         x, w = jnp.asarray(X, "float32"), jnp.asarray(W, "float32")
-        found, expected = (
-            jax.jit(partial(PROGRAMS[name], f))(x, w) for f in (gated, gated_by_jax)
-        )
+        found, expected = (jax.jit(partial(PROGRAMS[name], f))(x, w) for f in (gated, gated_by_jax))
         _agree(found, expected, 2e-5)
 
 
@@ -156,9 +158,7 @@ def test_gradients_are_summed_to_the_shapes_of_what_was_broadcast(shape: tuple[i
     weights = [rng.random(shape[k:]) for k in range(len(shape) + 1)]
     weights += [rng.random((*shape[:-1], 1))] if shape else []
     for w in map(jnp.asarray, weights):
-        found, expected = (
-            jax.jit(jax.grad(_loss(f), (0, 1)))(x, w) for f in (gated, gated_by_jax)
-        )
+        found, expected = (jax.jit(jax.grad(_loss(f), (0, 1)))(x, w) for f in (gated, gated_by_jax))
         _agree(found, expected, 1e-11)
 
 
@@ -172,9 +172,7 @@ def test_axes_in_other_orders() -> None:
     for program in (PROGRAMS["jit of grad"], PROGRAMS["jit"]):
         _agree(program(gated, x, w), program(gated_by_jax, x, w), 1e-12)
         swapped = jnp.swapaxes(x, 1, 2)
-        _agree(
-            program(gated, swapped, w[:, 0]), program(gated_by_jax, swapped, w[:, 0]), 1e-12
-        )
+        _agree(program(gated, swapped, w[:, 0]), program(gated_by_jax, swapped, w[:, 0]), 1e-12)
 
 
 def test_zero_cotangents_of_infinite_partials() -> None:
@@ -184,7 +182,7 @@ def test_zero_cotangents_of_infinite_partials() -> None:
     assert gradient.tolist() == [0.0, 0.25]
 
 
-# -- kernels of all kinds ------------------------------------------------------------------------------
+# -- kernels of all kinds --------------------------------------------------------------------------
 
 
 @mixad.broadcast
@@ -243,9 +241,7 @@ GATHERS: dict[str, Callable[[Function, Any, Any], Any]] = {
     "hessian": lambda f, t, table: jax.hessian(_loss(f), (0, 1))(t, table),
     "reverse twice": lambda f, t, table: jax.jacrev(jax.jacrev(_loss(f), (0, 1)), (0, 1))(t, table),
     "vmap of places": lambda f, t, table: jax.vmap(f, (0, None))(t.reshape(2, 3), table),
-    "vmap of tables": lambda f, t, table: jax.vmap(f, (None, 0))(
-        t, jnp.stack([table, table**2])
-    ),
+    "vmap of tables": lambda f, t, table: jax.vmap(f, (None, 0))(t, jnp.stack([table, table**2])),
     "vmap of both, grad": lambda f, t, table: jax.vmap(jax.grad(_loss(f), (0, 1)))(
         t.reshape(2, 3), jnp.stack([table, table**2])
     ),
@@ -264,7 +260,9 @@ def test_arrays_that_are_read_by_index(name: str) -> None:
 
 def test_an_index_outside_is_an_error_of_the_program() -> None:
     t, table = jnp.asarray([0.5, 7.0]), jnp.arange(4.0)
-    with pytest.raises(Exception, match=r"interpolated: 'table' of shape \(4,\) is indexed outside"):
+    with pytest.raises(
+        Exception, match=r"interpolated: 'table' of shape \(4,\) is indexed outside"
+    ):
         jax.block_until_ready(jax.jit(interpolated)(t, table))
     with pytest.raises(Exception, match=r"'table' of shape \(0,\) is indexed outside"):
         jax.block_until_ready(jax.jit(interpolated)(t, table[:0]))
@@ -341,7 +339,7 @@ def test_large_results_that_are_written_past_the_cache(monkeypatch: pytest.Monke
     _agree(found, expected, 1e-11)
 
 
-# -- what is refused -----------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def test_refusals() -> None:
