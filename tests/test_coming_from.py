@@ -1,4 +1,4 @@
-"""Programs in other systems, of docs/coming-from.md, arrays.md and jax.md, where these are there."""
+"""Programs in other systems, of docs/coming-from.md and others, where these are there."""
 
 import json
 import re

@@ -1,8 +1,8 @@
 """Functions of JAX on values that mixad differentiates, recorded with JAX's own derivative.
 
 A call is `jax.vjp` under `jax.jit`: what it returns beside the values is the residual of the call.
-Functions of JAX are pure, so the pullback of a pullback is one of the function that JAX's transforms
-make of it, and so is a pushforward.
+Functions of JAX are pure, so the pullback of a pullback is one of the function that JAX's
+transforms make of it, and so is a pushforward.
 """
 
 from __future__ import annotations

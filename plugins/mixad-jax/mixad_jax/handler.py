@@ -1,7 +1,7 @@
 """The foreign function that XLA calls, and the kernels that it finds by a hash of their content.
 
-The code is `handler.ll`, compiled as kernels are: no compiler of C is needed. What a program has of a
-kernel is the hash alone, so that a program that was compiled by another process, and comes from
+The code is `handler.ll`, compiled as kernels are: no compiler of C is needed. What a program has of
+a kernel is the hash alone, so that a program that was compiled by another process, and comes from
 JAX's persistent cache, finds the kernel that this process has made of the same content.
 """
 
@@ -192,8 +192,8 @@ class _Table:
                  array("q", map(ctypes.addressof, messages))]  # fmt: skip
         words, arguments, results, told = (part.buffer_info() for part in lists)
         flags = record.runs_directly + 2 * record.may_not_end + 4 * record.streams
-        whole = array("q", (record.kernel, record.tiles, flags, words[1], words[0],
-                            arguments[1], arguments[0], results[1], results[0], told[0]))  # fmt: skip
+        counted = words[::-1] + arguments[::-1] + results[::-1]
+        whole = array("q", (record.kernel, record.tiles, flags, *counted, told[0]))
         self._kept.append((whole, lists, messages, record.owner))
         return whole.buffer_info()[0]
 

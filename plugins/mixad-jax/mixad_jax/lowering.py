@@ -44,7 +44,7 @@ def dtype_of(type: ScalarType) -> np.dtype[Any]:
 
 
 def lowered(call: Call, shape: Shape, shapes: tuple[Shape, ...], *arguments: Any) -> list[Any]:
-    """Compute a call in a program of XLA, on each device of its own part where there are several."""
+    """Compute a call in a program of XLA, on each of several devices its own part."""
     if 0 in shape or not _is_elementwise(call):
         return _computed(call, shape, shapes, *arguments)
     found: list[Any] = _partitioned(call, shape, shapes)(*arguments)

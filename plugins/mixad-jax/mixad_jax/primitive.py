@@ -1,7 +1,7 @@
 """Calls of kernels in JAX's transforms: one primitive, whose derivatives are itself.
 
-An equation has a call (`mixad_jax.family`), the broadcast shape, and the shape of each output: it or
-what it is summed to. Tangents are linear equations of their own, so that JAX's linearisation and
+An equation has a call (`mixad_jax.family`), the broadcast shape, and the shape of each output: that
+or what it is summed to. Tangents are linear equations of their own, so that JAX's linearisation and
 transposition find them.
 """
 
@@ -112,7 +112,8 @@ def _bind(
     jet = sys.modules.get("jax.experimental.jet")
     if jet is not None and any(isinstance(x, jet.JetTracer) for x in arguments):
         raise TracerError(
-            f"{call.program.name}: jax.experimental.jet does not see what happens here: nest jax.jvp"
+            f"{call.program.name}: jax.experimental.jet does not see what happens here: "
+            "nest jax.jvp"
         )
     varying = [jax.typeof(x).manual_axis_type.varying for x in arguments]
     axes = frozenset().union(*varying)
