@@ -89,7 +89,7 @@ class _Native:
             found: Callable[..., Any] = module.function(name, prototype)
             return found
 
-        self.work = module.address("work")
+        self.work, self.run_address = module.address("work"), module.address("run")
         self.run = function("run", pointer, pointer, pointer, number)
         self.delegate = function("delegate", *[pointer] * 4, number)
         self.poll = function("poll", pointer, number, result=ctypes.c_int32)
@@ -185,7 +185,7 @@ class Workers:
     @property
     def entry(self) -> tuple[int, int]:
         """The addresses of `run` in workers.ll and of the pool it takes, for native callers."""
-        return ctypes.cast(self._run, ctypes.c_void_p).value or 0, self._team.address
+        return _native().run_address, self._team.address
 
     def dismiss(self) -> None:
         """End the threads; what is run after that, its caller runs alone."""

@@ -376,3 +376,32 @@ def test_a_linear_kernel_is_transposed() -> None:
     x, w = jnp.asarray(X), jnp.asarray(W)
     (found,) = jax.linear_transpose(lambda x: scaled(x, w), x)(x)
     np.testing.assert_allclose(found, 3.0 * X * W, rtol=1e-15)
+
+
+def test_rules_of_the_users_own_refuse_what_jax_follows() -> None:
+    x = jnp.asarray(X)
+    ruled = mixad.custom_vjp(lambda x: x * 1.0)
+    ruled.defvjp(lambda x: (x, None), lambda _, g: (7.0 * g,))
+    along = mixad.custom_jvp(lambda x: x * 1.0)
+    along.defjvp(lambda primals, tangents: (primals[0], 7.0 * tangents[0]))
+    for f in (ruled, along, mixad.stop_gradient):
+        with pytest.raises(TracerError, match="transforms of jax"):
+            jax.grad(lambda x, f=f: f(x).sum())(x)
+
+
+def test_functions_of_mixad_refuse_what_jax_follows() -> None:
+    def refused(f: Function) -> None:
+        with pytest.raises(TracerError, match="transforms of jax"):
+            jax.jit(jax.grad(lambda x: f(x).sum()))(jnp.asarray([0.3, 0.5, 2.0]))
+
+    def times(a: Any, b: Any) -> Any:
+        return a * b
+
+    refused(lambda x: mixad.reduce(times, x))
+    refused(lambda x: mixad.associative_scan(times, x))
+    refused(lambda x: mixad.scan(lambda c, y: (c + y, c), jnp.zeros(()), x)[0])
+    refused(lambda x: mixad.namespace_of(jnp).exp(x))
+    refused(lambda x: mixad.jvp(lambda x: x, (x,), (x,))[1])
+    refused(lambda x: mixad.grad(lambda y: (y * x).sum())(jnp.ones(3)))
+    refused(lambda x: gated.jacobian(x, 2.0))
+    refused(lambda x: gated.explain(x, 2.0))
