@@ -1,4 +1,4 @@
-"""mixad's kernels in JAX's transforms, and JAX's functions in mixad's.
+"""Kernels of mixad in JAX's transforms, and JAX's functions in mixad's.
 
 Importing this module imports no JAX: the integration is loaded where that is.
 """

@@ -132,7 +132,8 @@ def _compiled(call: Call, shape: Shape, shapes: tuple[Shape, ...]) -> Any:
 
 @KERNEL.def_impl
 def _run(*arguments: Any, call: Call, shape: Shape, shapes: tuple[Shape, ...]) -> Any:
-    return _compiled(call, shape, shapes)(*arguments)
+    with jax.disable_jit(False):  # what is run here is a program of XLA, whatever the user has said
+        return _compiled(call, shape, shapes)(*arguments)
 
 
 @KERNEL.def_abstract_eval
@@ -193,11 +194,11 @@ def _pushed(
     """Return outputs and their tangents."""
     outputs = _bind(call, shape, shapes, primals)
     active = tuple(k for k, tangent in enumerate(tangents) if type(tangent) is not ad.Zero)
+    if call.program.has_named_loops:
+        warn_of_decided_results(call.program, call.params(active), call.named.floats)
     pushed, given = call.pushforward(active, active)
     found: list[Any] = [ad.Zero(jax.typeof(output).to_tangent_aval()) for output in outputs]
     if pushed is not None:
-        if call.program.has_named_loops:
-            warn_of_decided_results(call.program, call.params(active), call.named.floats)
         arguments = [*(primals[k] for k in call.kept(active)), *(tangents[k] for k in active)]
         for k, tangent in zip(
             given, _bind(pushed, shape, [shapes[k] for k in given], arguments), strict=True

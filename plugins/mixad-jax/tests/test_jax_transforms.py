@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.errors import KernelShapeError, KernelTypeError, TracerError
+from mixad.errors import KernelShapeError, KernelTypeError, TracerError, ZeroDerivativeWarning
 from mixad.special import sin, tanh
 
 jax = pytest.importorskip("jax")
@@ -221,6 +221,55 @@ def test_loops() -> None:
     np.testing.assert_allclose(found, 0.5 / np.sqrt(a), rtol=1e-10)
     curved = jax.vmap(jax.grad(jax.grad(newton)))(a, jnp.ones(3))
     np.testing.assert_allclose(curved, -0.25 * np.asarray(a) ** -1.5, rtol=1e-8)
+
+
+def test_results_that_are_decided_by_comparisons_alone_warn() -> None:
+    @mixad.broadcast
+    def root(c):
+        low, high = 0.0, 4.0
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            if middle * middle < c:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    with pytest.warns(ZeroDerivativeWarning, match="root"):
+        assert jax.grad(root)(9.0) == 0.0
+
+
+def test_calls_that_are_made_one_by_one() -> None:
+    with jax.disable_jit():
+        assert jax.jit(jax.grad(lambda x: gated(x, 2.0)))(0.25) == 4.0
+
+
+def test_methods_and_constants() -> None:
+    class Scale:
+        weight = 3.0
+
+        @mixad.broadcast
+        def __call__(self, x):
+            return x * self.weight
+
+    assert jax.jit(jax.grad(Scale()))(2.0) == 3.0
+    one = mixad.broadcast(lambda x: 1.0)
+    assert jax.jit(jax.value_and_grad(one))(2.0) == (1.0, 0.0)
+
+
+def test_tables_from_outside() -> None:
+    places = jnp.asarray([0, 2, 1, 2])
+
+    def loss(table: Any) -> Any:
+        return mixad.broadcast(lambda i: table[i] * table[i])(places).sum()
+
+    assert jax.jit(jax.grad(loss))(jnp.asarray([1.0, 2.0, 3.0])).tolist() == [2.0, 4.0, 12.0]
+
+
+def test_tangents_of_integers() -> None:
+    i, w = jnp.arange(3), jnp.asarray(2.0)
+    nothing = np.zeros(3, jax.dtypes.float0)
+    assert jax.jvp(gated, (i, w), (nothing, w))[1].shape == (3,)
 
 
 @mixad.broadcast
