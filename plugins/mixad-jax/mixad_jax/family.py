@@ -8,10 +8,12 @@ take the same arguments of the call they are derived from, so that one is the ot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
+from mixad.errors import KernelGradientError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Param, Program
 from mixad.tape.named_call import NamedCall, name_call
@@ -121,8 +123,9 @@ class Call:
         if wrt not in self._kept:
             params, count = self.params(wrt), len(self.reads)
             read = set(self.named.pushforward(params).kept)
-            for chunk in self.named.chunks(params):
-                read |= set(self.named.pullback(chunk, self.named.floats).kept)
+            with suppress(KernelGradientError):  # raised again where a pullback is asked for
+                for chunk in self.named.chunks(params):
+                    read |= set(self.named.pullback(chunk, self.named.floats).kept)
             self._kept[wrt] = tuple(sorted({self.reads[p] for p in read if p < count}))
         return self._kept[wrt]
 

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.errors import KernelShapeError, KernelTypeError, TracerError, ZeroDerivativeWarning
+from mixad.errors import (
+    KernelGradientError,
+    KernelShapeError,
+    KernelTypeError,
+    TracerError,
+    ZeroDerivativeWarning,
+)
 from mixad.special import sin, tanh
 
 jax = pytest.importorskip("jax")
@@ -315,6 +321,22 @@ def test_an_index_outside_is_an_error_of_the_program() -> None:
         jax.block_until_ready(jax.jit(interpolated)(t, table))
     with pytest.raises(Exception, match=r"'table' of shape \(0,\) is indexed outside"):
         jax.block_until_ready(jax.jit(interpolated)(t, table[:0]))
+
+
+def test_forward_mode_where_there_is_no_gradient() -> None:
+    @mixad.broadcast
+    def product(n, table: mixad.Array):
+        p, i = 1.0, 0
+        while i < n:
+            p = p * table[i]
+            i = i + 1
+        return p
+
+    n, table = jnp.asarray([1, 2, 3]), jnp.asarray([2.0, 3.0, 4.0])
+    found = jax.jvp(lambda t: product(n, t), (table,), (table,))[1]
+    assert found.tolist() == [2.0, 12.0, 72.0]
+    with pytest.raises(KernelGradientError, match="gradient of the array 'table' is not available"):
+        jax.grad(lambda t: product(n, t).sum())(table)
 
 
 def test_complex_numbers() -> None:
