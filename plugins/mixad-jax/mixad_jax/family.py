@@ -32,7 +32,8 @@ class Call:
     reads : tuple of int
         For each of its params, which argument that is.
     is_array : tuple of bool
-        For each argument, whether it is read by index; others are broadcast.
+        For each argument, whether it is read by index, or is a cotangent of what is added to by
+        index; others are broadcast.
     derivation : Derivation or None
         What it is the derivative of.
     """
@@ -113,9 +114,11 @@ class Call:
         reads = [
             kept.index(self.reads[p]) if p < count else len(kept) + given[p - count] for p in taken
         ]
-        extra = made.wrt if made.way == "push" else ()
-        own = [self.is_array[k] for k in (*kept, *extra)]
-        own += [False] * (len(made.outputs) if made.way == "pull" else 0)
+        own = [self.is_array[k] for k in kept]
+        if made.way == "push":
+            own += [self.is_array[k] for k in made.wrt]
+        else:
+            own += [self.program.accumulator(k) is not None for k in made.outputs]
         return Call(named, tuple(reads), tuple(own), made)
 
     def kept(self, wrt: tuple[int, ...]) -> tuple[int, ...]:

@@ -161,12 +161,14 @@ def _split(call: Call, shape: Shape, avals: Sequence[Any]) -> list[tuple[str, ..
     """Return for each axis of the broadcast shape the explicit axes of a mesh that split it."""
     split: list[tuple[str, ...]] = [()] * len(shape)
     for aval, is_array in zip(avals, call.is_array, strict=True):
-        for axis, names in split_axes(aval, shape):
-            if split[axis] not in ((), names) or is_array:
-                raise TracerError(
-                    f"{call.program.name}: arguments are split along explicit axes of a mesh in "
-                    "ways that do not fit: reshard them alike, or call the kernel in jax.shard_map"
-                )
+        found = () if is_array else tuple(split_axes(aval, shape))
+        fits = all(split[axis] in ((), names) for axis, names in found)
+        if not fits or (is_array and any(aval.sharding.spec)):
+            raise TracerError(
+                f"{call.program.name}: arguments are split along explicit axes of a mesh in ways "
+                "that do not fit: reshard them alike, or call the kernel in jax.shard_map"
+            )
+        for axis, names in found:
             split[axis] = names
     return split
 

@@ -312,6 +312,9 @@ GATHERS: dict[str, Callable[[Function, Any, Any], Any]] = {
     "reverse twice": lambda f, t, table: jax.jacrev(jax.jacrev(_loss(f), (0, 1)), (0, 1))(t, table),
     "vmap of places": lambda f, t, table: jax.vmap(f, (0, None))(t.reshape(2, 3), table),
     "vmap of tables": lambda f, t, table: jax.vmap(f, (None, 0))(t, jnp.stack([table, table**2])),
+    "vmap of both, reverse twice": lambda f, t, table: jax.vmap(
+        jax.jacrev(jax.grad(_loss(f), 1), 1)
+    )(t.reshape(2, 3), jnp.stack([table, table**2])),
     "vmap of both, grad": lambda f, t, table: jax.vmap(jax.grad(_loss(f), (0, 1)))(
         t.reshape(2, 3), jnp.stack([table, table**2])
     ),
