@@ -15,12 +15,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax._src import dispatch
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from mixad.backends.arrays import own_library
+from mixad.backends.arrays import is_array, own_library
 from mixad.errors import KernelShapeError, KernelTypeError, TracerError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
@@ -76,16 +77,15 @@ class JaxIntegration:
 def _argument(program: Program, k: int, value: Any) -> jax.Array:
     """Return an argument as an array of JAX, of the type that the program takes."""
     param = program.params[k]
-    if hasattr(value, "shape") and value.shape != () and not isinstance(value, jax.Array):
-        raise KernelTypeError(
-            f"{program.name}: argument {param.name!r} is an array of {own_library(value).name} "
-            "beside values that JAX follows",
-            hint=f"pass jax.numpy.asarray({param.name})",
-        )
-    dtype = dtype_of(param.var.type)
     if isinstance(value, jax.Array):
         return value
-    return jnp.asarray(value, dtype)
+    if isinstance(value, np.generic) or not is_array(value):
+        return jnp.asarray(value, dtype_of(param.var.type))
+    raise KernelTypeError(
+        f"{program.name}: argument {param.name!r} is an array of {own_library(value).name} "
+        "beside values that JAX follows",
+        hint=f"pass jax.numpy.asarray({param.name})",
+    )
 
 
 def _broadcast(call: Call, shapes: Sequence[Shape]) -> Shape:
@@ -144,6 +144,12 @@ def _typed(*avals: Any, call: Call, shape: Shape, shapes: tuple[Shape, ...]) -> 
             f"{call.program.name}: jax.shard_map over some axes of a mesh is not available here: "
             "map over all of them, leave axis_names out"
         )
+    kinds = [kind for aval in avals for kind in (aval.manual_axis_type, aval.sharding.spec)]
+    if any(kind.unreduced or kind.reduced for kind in kinds):
+        raise TracerError(
+            f"{call.program.name}: an argument is unreduced, a sum over a mesh that has yet to be "
+            "taken, or reduced: pass it resharded"
+        )
     mesh = next((a.sharding.mesh for a in avals if a.sharding.mesh.axis_names), None)
     split = _split(call, shape, avals)
     return [
@@ -160,10 +166,10 @@ def _typed(*avals: Any, call: Call, shape: Shape, shapes: tuple[Shape, ...]) -> 
 def _split(call: Call, shape: Shape, avals: Sequence[Any]) -> list[tuple[str, ...]]:
     """Return for each axis of the broadcast shape the explicit axes of a mesh that split it."""
     split: list[tuple[str, ...]] = [()] * len(shape)
-    for aval, is_array in zip(avals, call.is_array, strict=True):
-        found = () if is_array else tuple(split_axes(aval, shape))
+    for aval, is_indexed in zip(avals, call.is_array, strict=True):
+        found = () if is_indexed else tuple(split_axes(aval, shape))
         fits = all(split[axis] in ((), names) for axis, names in found)
-        if not fits or (is_array and any(aval.sharding.spec)):
+        if not fits or (is_indexed and any(aval.sharding.spec)):
             raise TracerError(
                 f"{call.program.name}: arguments are split along explicit axes of a mesh in ways "
                 "that do not fit: reshard them alike, or call the kernel in jax.shard_map"

@@ -169,6 +169,18 @@ def test_maps_of_some_axes_are_refused() -> None:
         jax.jit(some)(X, W)
 
 
+def test_sums_that_have_yet_to_be_taken_are_refused() -> None:
+    mesh = _mesh(AxisType.Explicit)
+    x = jax.device_put(X, NamedSharding(mesh, P("i")))
+
+    def dot(x: Any) -> Any:
+        part = jnp.einsum("a,a->", x, x, out_sharding=NamedSharding(mesh, P(unreduced={"i"})))
+        return gated(part, 2.0)
+
+    with pytest.raises(TracerError, match="yet to be taken"):
+        jax.jit(dot)(x)
+
+
 def test_arrays_that_are_split_in_two_ways_are_refused() -> None:
     mesh = jax.make_mesh((2, 1), ("i", "j"), axis_types=(AxisType.Explicit,) * 2)
     x = jax.device_put(ROWS, NamedSharding(mesh, P("i")))
