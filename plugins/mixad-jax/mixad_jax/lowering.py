@@ -26,6 +26,7 @@ from mixad.kernel.binding import Result, bind
 from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import OutputRequest
 from mixad.kernel.tiling import accumulator, padded_columns
+from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.types import ScalarType
 from mixad_jax.family import Call
 from mixad_jax.handler import TARGET, Record, register
@@ -54,7 +55,8 @@ def lowered(call: Call, shape: Shape, shapes: tuple[Shape, ...], *arguments: Any
 def _computed(call: Call, shape: Shape, shapes: tuple[Shape, ...], *arguments: Any) -> list[Any]:
     """Compute a call on one device."""
     read = [arguments[k] for k in call.reads]
-    planned = _planned(call, shape, shapes, tuple([x.shape for x in read]))
+    given = tuple([_packed(scalar_type_of(x.dtype), x.shape) for x in read])
+    planned = _planned(call, shape, shapes, given)
     with jax.enable_x64(True):  # sums are kept in 64 bits whatever the user's arrays have
         if planned is None:
             return [
@@ -100,9 +102,9 @@ class _Planned:
 
 @lru_cache(maxsize=4096)
 def _planned(
-    call: Call, shape: Shape, shapes: tuple[Shape, ...], given: tuple[Shape, ...]
+    call: Call, shape: Shape, shapes: tuple[Shape, ...], layouts: tuple[Layout, ...]
 ) -> _Planned | None:
-    """Compile a kernel for some shapes; None where there are no elements."""
+    """Compile a kernel for some layouts; None where there are no elements."""
     program = call.program
     backend: Any = registry.backend(call.named.options.backend or "cpu")
     if backend.name != "cpu":
@@ -110,7 +112,6 @@ def _planned(
             f"{program.name}: the backend {backend.name!r} computes nothing in programs of JAX: "
             "leave backend= out, or call the kernel outside of JAX's transforms"
         )
-    layouts = [_packed(p.var.type, own) for p, own in zip(program.params, given, strict=True)]
     check_types(program, layouts)
     requests = [
         OutputRequest(0, k, s if s != shape or program.accumulator(k) else None)
@@ -121,9 +122,9 @@ def _planned(
     if not binding.tiles:
         return None
     kernel = backend.compile(launch.spec)
-    words, places = binding.words[:], [-1] * len(given)
+    words, places = binding.words[:], [-1] * len(layouts)
     for k, at in binding.arrays:
-        if 0 in given[k]:
+        if 0 in layouts[k].shape:
             words[at] = _NOTHING.buffer_info()[0]
         else:
             places[k] = at
@@ -131,7 +132,7 @@ def _planned(
     added = tuple(k for k, out in enumerate(outputs) if out.is_accumulated)
     messages = [
         f"mixad: {outside_message(k, launch)}" if _is_indexed(launch, k) else ""
-        for k in range(len(given) + len(outputs))
+        for k in range(len(layouts) + len(outputs))
     ]
     content = repr((CODE_VERSION, launch.spec.token, binding.words.tolist(), messages)).encode()
     key = struct.unpack("<2q", hashlib.sha256(content).digest()[:16])

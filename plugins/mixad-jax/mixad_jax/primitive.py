@@ -80,7 +80,8 @@ def _argument(program: Program, k: int, value: Any) -> jax.Array:
     if isinstance(value, jax.Array):
         return value
     if isinstance(value, np.generic) or not is_array(value):
-        return jnp.asarray(value, dtype_of(param.var.type))
+        with jax.enable_x64(True):  # programs take Python's floats as they are
+            return jnp.asarray(value, dtype_of(param.var.type))
     raise KernelTypeError(
         f"{program.name}: argument {param.name!r} is an array of {own_library(value).name} "
         "beside values that JAX follows",

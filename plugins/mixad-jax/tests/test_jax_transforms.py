@@ -153,7 +153,10 @@ def test_transforms(name: str) -> None:
     _agree(found(x, w), expected(x, w), 1e-12)
 
 
-@pytest.mark.parametrize("name", ["jit of grad", "hessian", "jvp", "vmap of grad", "grad of scan"])
+@pytest.mark.parametrize(
+    "name",
+    ["jit of grad", "hessian", "jvp", "vmap of grad", "grad of scan", "numbers", "vmap of cond"],
+)
 def test_transforms_in_float32(name: str) -> None:
     with jax.enable_x64(False):
         x, w = jnp.asarray(X, "float32"), jnp.asarray(W, "float32")
@@ -258,6 +261,18 @@ def test_results_that_are_decided_by_comparisons_alone_warn() -> None:
 
     with pytest.warns(ZeroDerivativeWarning, match="root"):
         assert jax.grad(root)(9.0) == 0.0
+
+
+@pytest.mark.parametrize("is_double", [False, True])
+def test_numbers_are_read_as_programs_take_them(is_double: bool) -> None:
+    """Python's are of 64 bits, which JAX makes 32 of unless it is told otherwise."""
+    with jax.enable_x64(is_double):
+        x = jnp.asarray([0.25, 0.75], "float32")
+        for number in (2.5, 2, True, np.float32(2.5), np.float64(2.5), np.int64(2)):
+            if is_double or not isinstance(number, np.generic):
+                found = jax.jit(lambda x, n=number: gated(x, n))(x)
+                assert (found == gated(x, number)).all()
+                assert found.dtype == gated(x, number).dtype
 
 
 def test_calls_that_are_made_one_by_one() -> None:
