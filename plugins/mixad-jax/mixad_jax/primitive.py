@@ -80,8 +80,15 @@ def _argument(program: Program, k: int, value: Any) -> jax.Array:
     if isinstance(value, jax.Array):
         return value
     if isinstance(value, np.generic) or not is_array(value):
-        with jax.enable_x64(True):  # programs take Python's floats as they are
-            return jnp.asarray(value, dtype_of(param.var.type))
+        dtype = dtype_of(param.var.type)
+        try:
+            with jax.enable_x64(True):  # programs take Python's floats as they are
+                return jnp.asarray(value, dtype)
+        except OverflowError:
+            raise KernelTypeError(
+                f"{program.name}: argument {param.name!r} is {value}, which {dtype} does not hold",
+                hint="pass a float",
+            ) from None
     raise KernelTypeError(
         f"{program.name}: argument {param.name!r} is an array of {own_library(value).name} "
         "beside values that JAX follows",

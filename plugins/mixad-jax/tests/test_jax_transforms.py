@@ -450,6 +450,10 @@ def test_refusals() -> None:
     x, w = jnp.asarray(X), jnp.asarray(W)
     with pytest.raises(KernelTypeError, match=r"'w' is an array of numpy[\s\S]*jax.numpy.asarray"):
         jax.jit(lambda x: gated(x, W))(x)
+    with pytest.raises(
+        KernelTypeError, match="'w' is 1180591620717411303424, which int64 does not"
+    ):
+        jax.jit(lambda x: gated(x, 2**70))(x)
     with pytest.raises(KernelShapeError, match="do not broadcast"):
         jax.jit(gated)(x, w[:3])
     n = jax.export.symbolic_shape("n")
