@@ -36,7 +36,8 @@ def borrow(function: Callable[..., Any]) -> Callable[..., Any]:
     Raises
     ------
     TracerError
-        In a call: if a value that is being differentiated is not of JAX.
+        If it is no function, or one without a hash.  In a call: if a value that is being
+        differentiated is not of JAX.
 
     Examples
     --------

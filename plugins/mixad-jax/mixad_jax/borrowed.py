@@ -7,7 +7,7 @@ transforms make of it, and so is a pushforward.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, update_wrapper
 from typing import Any, TypeAlias
@@ -36,6 +36,11 @@ class Borrowed:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function) or not isinstance(function, Hashable):
+            raise TracerError(
+                f"mixad_jax.borrow takes a function that can be a key, not a "
+                f"{type(function).__name__}: write borrow(g)(x), where g is a plain function"
+            )
         update_wrapper(self, function)
         self._function = function
         self._name = getattr(function, "__name__", type(function).__name__)

@@ -163,6 +163,9 @@ def test_recordings_say_whose_derivative_it_is() -> None:
 
 
 def test_refusals() -> None:
+    for value in (jnp.ones(3), [jnp.sin]):
+        with pytest.raises(TracerError, match=r"write borrow\(g\)\(x\)"):
+            mixad_jax.borrow(value)
     with pytest.raises(TracerError, match=r"norm\(\) is JAX's.*of numpy: pass arrays of jax.numpy"):
         mixad.grad(mixad_jax.borrow(jnp.linalg.norm))(np.ones(3))
     with pytest.raises(TracerError, match="is JAX's"):

@@ -197,11 +197,12 @@ import os, signal, threading, time
 handler = signal.getsignal(signal.SIGINT)
 for count in (3, 300_000):  # in one tile, and on all threads
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    run = jax.jit(endless)
+    values = jnp.ones(count)
+    run = jax.jit(endless).lower(values).compile()  # so that the signal comes while it runs
     started = time.monotonic()
     timer.start()
     try:
-        run(jnp.ones(count)).block_until_ready()
+        run(values).block_until_ready()
         print("ended")
     except (KeyboardInterrupt, jax.errors.JaxRuntimeError) as error:
         try:
