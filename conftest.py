@@ -74,16 +74,16 @@ def share_objects(folder, level):
     files = sorted((Path(__file__).parent / "mixad").rglob("*.py"))
     emitter = digest(sys.version, *(file.read_bytes() for file in files))
 
-    def module_by_text(key, make_ir, host=None, cache=shared):
+    def module_by_text(key, make_ir, host=None, cache=shared, allowed=compiler.KERNEL_SYMBOLS):
         host = host or compiler.detect()
         spec = digest(emitter, key.removeprefix(code_version), host.fingerprint())
         known = shared.load(spec)
         if known is not None:
-            return cached_module(known.decode(), make_ir, host, level=level, cache=cache)
+            return cached_module(known.decode(), make_ir, host, level, allowed, cache)
         text = make_ir()
         name = digest(text)
         shared.store(spec, name.encode())
-        return cached_module(name, lambda: text, host, level=level, cache=cache)
+        return cached_module(name, lambda: text, host, level, allowed, cache)
 
     compiler.cached_module = module_by_text
 

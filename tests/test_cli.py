@@ -16,7 +16,7 @@ from mixad.__main__ import main
 from mixad.backends import registry
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.cpu.host import detect
-from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, IntegrationSpec, hookimpl
 from mixad.backends.object_cache import default
 from mixad.backends.registry import PluginSource, Registry, installed_plugins
 from mixad.cli import cache, demo, doctor
@@ -232,6 +232,27 @@ def test_doctor_explains_every_backend_and_plugin(monkeypatch, capsys):
     assert "plugin API 0, this mixad has 1: upgrade the plugin" in told("old")
     assert "plugin API 2, this mixad has 1: upgrade mixad" in told("new")
     assert "FAILED (dist-torn 1.0): ImportError: no module of that name at " in told("torn")
+
+
+class Integrating:
+    """A plugin of three integrations."""
+
+    @hookimpl
+    def mixad_integrations(self):
+        made = {"json": object, "abacus_beads": object, "csv": _no_device}
+        return [IntegrationSpec(name, API_VERSION, name, load) for name, load in made.items()]
+
+
+def test_doctor_explains_integrations(monkeypatch, capsys):
+    own = Registry([*installed_plugins()[:1], PluginSource("own", "dist-own 1.0", Integrating)])
+    monkeypatch.setattr(doctor, "default_registry", lambda: own)
+    assert main(["doctor"]) == 0
+    told = capsys.readouterr().out
+    assert (
+        "  json                 ready (dist-own 1.0): calls inside of json's transforms\n" in told
+    )
+    assert "  abacus_beads         waits (dist-own 1.0): there is no abacus_beads\n" in told
+    assert "  csv                  MISSING (dist-own 1.0): OSError: libcuda.so.1" in told
 
 
 @pytest.mark.parametrize(

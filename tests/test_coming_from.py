@@ -1,4 +1,4 @@
-"""Programs in other systems, of docs/coming-from.md and docs/arrays.md, where these are there."""
+"""Programs in other systems, of docs/coming-from.md and others, where these are there."""
 
 import json
 import re
@@ -159,6 +159,18 @@ def test_the_programs_of_the_page_on_arrays_run(heading, place, needed, tmp_path
     found = programs(heading, page, "###")
     assert len(found) == {"PyTorch": 3, "JAX": 1}[heading]
     (tmp_path / "program.py").write_text(found[place])
+    subprocess.run([sys.executable, tmp_path / "program.py"], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heading", [
+    "Kernels in JAX's transforms", "On several devices", "Functions of JAX in mixad's transforms"
+])  # fmt: skip
+def test_the_programs_of_the_page_on_jax_run(heading, tmp_path):
+    pytest.importorskip("jax", minversion="0.10")
+    pytest.importorskip("mixad_jax")
+    (program,) = programs(heading, (ROOT / "docs" / "jax.md").read_text("utf-8"))
+    (tmp_path / "program.py").write_text(program)
     subprocess.run([sys.executable, tmp_path / "program.py"], check=True)
 
 

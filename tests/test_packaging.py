@@ -117,7 +117,7 @@ def test_one_version_everywhere():
 
 
 def test_there_are_plugins():
-    assert {path.parent.name for path in PLUGINS} >= {"mixad-cupy", "mixad-torch"}
+    assert {path.parent.name for path in PLUGINS} >= {"mixad-cupy", "mixad-torch", "mixad-jax"}
 
 
 @pytest.mark.parametrize("path", PLUGINS, ids=lambda path: path.parent.name)
@@ -129,7 +129,8 @@ def test_a_plugin_registers_what_its_entry_points_name(path, monkeypatch):
         source = PluginSource(name, path.parent.name, lambda m=module: importlib.import_module(m))
         registry = Registry([source])
         assert registry.failures == ()
-        assert name in {spec.name for spec in registry.specs}
+        announced = [*registry.specs, *(each.spec for each in registry.integrations)]
+        assert name in {spec.name for spec in announced}
 
 
 @pytest.mark.slow

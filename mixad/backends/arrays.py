@@ -228,6 +228,8 @@ def _torch_rules() -> Rules:
 NUMPY = Library("numpy", np)
 _LIBRARIES: dict[type, Library] = {np.ndarray: NUMPY}
 _BY_NAMESPACE: dict[int, Library] = {id(np): NUMPY}
+_ADOPTED: list[tuple[type, Library]] = []
+"""Types that integrations follow, and the library whose arrays they stand for."""
 
 
 def library_of(array: Array) -> Library:
@@ -240,6 +242,7 @@ def library_of(array: Array) -> Library:
     if library.name == "torch":
         check_untracked(array)
     elif library.name == "jax":
+        check_no_tracer(type(array))
         check_single(array)
     return library
 
@@ -274,6 +277,9 @@ def _met(kind: type, array: Array) -> Library:
         return _LIBRARIES.setdefault(kind, NUMPY)
     if hasattr(kind, "__mixad_tracer__"):
         return cast("Library", array.library)
+    adopted = next((library for base, library in _ADOPTED if issubclass(kind, base)), None)
+    if adopted is not None:
+        return _LIBRARIES.setdefault(kind, adopted)
     check_no_tracer(kind)
     xp = array_api_compat.array_namespace(array)
     name = xp.__name__.removeprefix("array_api_compat.").partition(".")[0]
@@ -303,13 +309,14 @@ def _describe(library: Library, array: Array) -> Hashable:
 
 
 def adopt(name: str, kinds: tuple[type, ...]) -> None:
-    """Let types of values stand for a library's arrays where only types and shapes count."""
-    for kind in kinds:
-        _LIBRARIES[kind] = _library_named(name)
+    """Let values of some types, and of types derived from these, stand for the arrays of a library
+    where only types and shapes count."""
+    _ADOPTED.extend((kind, _library_named(name)) for kind in kinds)
 
 
 def _library_named(name: str) -> Library:
-    xp = importlib.import_module(f"array_api_compat.{name}")
+    own = name == "jax"  # whose namespace needs no help to be the standard's
+    xp = importlib.import_module("jax.numpy" if own else f"array_api_compat.{name}")
     return _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
 
 

@@ -727,7 +727,8 @@ class Integration(Protocol):
     Attributes
     ----------
     kinds : tuple of type
-        Of arrays that stand for others of the library while something traces them.
+        Of arrays that stand for others of the library while something traces them; those that are
+        derived from these do, too.
     """
 
     kinds: tuple[type, ...]

@@ -157,12 +157,17 @@ def check_no_tracer(kind: type) -> None:
             raise TracerError(
                 f"transforms of {name} do not see what happens here, so the {kind.__name__} of "
                 f"{name} would be silently detached: pass plain arrays and differentiate with "
-                f"mixad.grad, or write this part of the function with {name}"
+                f"mixad.grad, or write this part of the function with {name}{_SEEN.get(name, '')}"
             )
 
 
 _TRACERS = (("jax", "jax.core", "Tracer"), ("autograd", "autograd.tracer", "Box"))
 """Library, module and class of the values inside other libraries' transforms."""
+
+_SEEN = {
+    "jax": "; outside of mixad's transforms, the plugin mixad-jax lets JAX see calls of kernels"
+}
+"""What lets a library see what happens here."""
 
 
 def more_than_an_array(kind: type, hint: str | None = None) -> KernelTypeError:

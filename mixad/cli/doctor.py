@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import traceback
@@ -26,8 +27,8 @@ Rows = Iterable[tuple[str, str]]
 
 _REQUIRED = ("numpy", "array-api-compat", "llvmlite", "pluggy", "platformdirs")
 _OPTIONAL = (
-    *("mixad-cupy", "cupy-cuda12x", "cupy-cuda13x", "mixad-torch", "torch", "jax"),
-    *("array-api-strict",),
+    *("mixad-cupy", "cupy-cuda12x", "cupy-cuda13x", "mixad-torch", "torch"),
+    *("mixad-jax", "jax", "array-api-strict"),
 )
 
 
@@ -41,6 +42,7 @@ def main() -> int:
         return 1
     _section("cache", _cache())
     _section("backends", _backends())
+    _section("integrations", _integrations())
     verdict = self_test()
     _section("self-test", [("gradient", verdict or "ok")])
     return 0 if verdict is None else 1
@@ -112,6 +114,20 @@ def _status(status: BackendStatus) -> str:
     if status.reason is not None:
         return f"MISSING ({status.origin}): {status.reason}"
     return f"ready ({status.origin}): {_serves(status.spec)}"
+
+
+def _integrations() -> Rows:
+    for announced in default_registry().integrations:
+        spec, origin = announced.spec, announced.plugin.described_origin
+        if importlib.util.find_spec(spec.array_module) is None:
+            yield spec.name, f"waits ({origin}): there is no {spec.array_module}"
+            continue
+        try:
+            spec.load()
+        except FAULTS as error:
+            yield spec.name, f"MISSING ({origin}): {type(error).__name__}: {error}"
+        else:
+            yield spec.name, f"ready ({origin}): calls inside of {spec.array_module}'s transforms"
 
 
 def _serves(spec: BackendSpec) -> str:

@@ -200,4 +200,4 @@ def _instead_of_jax(name: str, library: str, spelling: Spelling) -> str:
         return f"use {library}.{own} in its place"
     if hasattr(sys.modules["mixad"], own):
         return f"use mixad.{own} in its place"
-    return "use functions of numpy in its place"
+    return "take JAX's own derivative: mixad_jax.borrow(function)(x), of the plugin mixad-jax"

@@ -1,8 +1,8 @@
-"""Calls of kernels under names, and the calls that are their pullbacks, of any order.
+"""Calls of kernels under names, and their pullbacks and pushforwards, of any order.
 
-Other systems of derivatives record these: a name goes into their graphs in place of a program, and
-the name of a pullback says how to make it from the name of the call. So a graph that such a system
-retains needs the program of the first call, and nothing else.
+This is what other systems of derivatives record: a name goes into their graphs, in place of a
+program, and the name of a derivative tells how it is made of the name of the call.  So a graph that
+has been kept by such a system needs the program of the call it began with, and nothing else.
 
 The pullback of a call does not read all that the call reads, so shapes are given with each launch.
 """
@@ -10,8 +10,9 @@ The pullback of a call does not read all that the call reads, so shapes are give
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -22,9 +23,11 @@ from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dual import MAX_PARTIALS, even_chunks
 from mixad.scalar.ir import Program
+from mixad.scalar.pushforward import pushforward_along
+from mixad.scalar.simplify import read_params, without_dead_code
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 
-__all__ = ["NamedCall", "Pulled", "name_call", "named_call"]
+__all__ = ["NamedCall", "Pulled", "Pushed", "name_call", "named_call"]
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -42,6 +45,7 @@ class NamedCall:
     _pulled: dict[tuple[tuple[int, ...], tuple[int, ...]], Pulled] = field(
         default_factory=dict, repr=False
     )
+    _pushed: dict[tuple[int, ...], Pushed] = field(default_factory=dict, repr=False)
     _kernels: dict[tuple[Shape | None, ...], Kernel] = field(default_factory=dict, repr=False)
 
     def chunks(self, wrt: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -137,6 +141,40 @@ class NamedCall:
         call = _CALLS.setdefault(name, NamedCall(name, plan.passes[0], self.options))
         return Pulled(call, plan.kept, gradients)
 
+    def pushforward(self, wrt: tuple[int, ...]) -> Pushed:
+        """Return the call that computes tangents of outputs; the same object each time.
+
+        Parameters
+        ----------
+        wrt : tuple of int
+            Params that have a tangent: floats, and arrays of these.
+
+        Raises
+        ------
+        KernelGradientError
+            If an op has no derivative.
+        """
+        if wrt not in self._pushed:
+            self._pushed[wrt] = self._pushforward(wrt)
+        return self._pushed[wrt]
+
+    def _pushforward(self, wrt: tuple[int, ...]) -> Pushed:
+        dual = pushforward_along(self.program, (wrt,))
+        places = [chunk.partials.get(0) for chunk in dual.outputs]
+        positions = iter(range(len(places)))
+        tangents = tuple(None if place is None else next(positions) for place in places)
+        results = tuple(dual.program.outputs[place] for place in places if place is not None)
+        if not results:
+            return Pushed(None, (), tangents)
+        body = replace(dual.program.body, results=results)
+        program = without_dead_code(replace(dual.program, body=body))
+        kept = read_params(program)
+        program = replace(program, params=tuple(program.params[i] for i in kept))
+        name = f"{self.name}>{_listed(wrt)}"
+        return Pushed(
+            _CALLS.setdefault(name, NamedCall(name, program, self.options)), kept, tangents
+        )
+
 
 @dataclass(frozen=True)
 class Pulled:
@@ -145,6 +183,26 @@ class Pulled:
     call: NamedCall | None  # each output is to be summed to a shape; None if all gradients are zero
     kept: tuple[int, ...]  # which arguments and, after those, cotangents it takes
     gradients: tuple[int | None, ...]  # by param: the output that is its gradient; None if zero
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """How tangents of a call's outputs are computed.
+
+    Attributes
+    ----------
+    call : NamedCall or None
+        None where all are zero.
+    kept : tuple of int
+        What it takes, among the arguments and, after those, one tangent for each param that has
+        one.
+    tangents : tuple of (int or None)
+        For each output, the output of the call that is its tangent; None where it is zero.
+    """
+
+    call: NamedCall | None
+    kept: tuple[int, ...]
+    tangents: tuple[int | None, ...]
 
 
 _CALLS: dict[str, NamedCall] = {}
@@ -170,16 +228,27 @@ def named_call(name: str) -> NamedCall:
     """
     found = _CALLS.get(name)
     if found is None:
-        parent, _, recipe = name.rpartition("/")
-        if not parent:
+        made = _DERIVATIVE.fullmatch(name)
+        if made is None:
             raise BackendError(
                 f"a graph calls the kernel {name!r}, which was recorded in another process: "
                 "record the graph again"
             )
-        wrt, cotangents = (tuple(map(int, part.split(","))) for part in recipe.split(":"))
-        found = named_call(parent).pullback(wrt, cotangents).call
+        parent, wrt = named_call(made["parent"]), _numbers(made["wrt"])
+        if made["cotangents"] is None:
+            found = parent.pushforward(wrt).call
+        else:
+            found = parent.pullback(wrt, _numbers(made["cotangents"])).call
         assert found is not None, name  # one without gradients has no name
     return found
+
+
+_DERIVATIVE = re.compile(r"(?P<parent>.+)[/>](?P<wrt>[0-9,]+)(:(?P<cotangents>[0-9,]+))?")
+"""The name of a pullback, ``parent/wrt:cotangents``, or of a pushforward, ``parent>wrt``."""
+
+
+def _numbers(listed: str) -> tuple[int, ...]:
+    return tuple(map(int, listed.split(",")))
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

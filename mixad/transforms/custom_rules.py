@@ -11,6 +11,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import as_array, is_array, is_scalar
+from mixad.backends.unsupported_arrays import check_no_tracer
 from mixad.call.signature import Argnums, Function, check_callable
 from mixad.config import CHECK
 from mixad.errors import TracerError
@@ -64,8 +65,14 @@ class Arguments:
 
     @property
     def is_traced(self) -> bool:
-        """Whether a primal is being differentiated."""
-        return any(map(is_traced, pytree.leaves(self.primals)))
+        """Whether a primal is being differentiated.
+
+        TracerError if JAX or autograd follows one: they would not see the user's rule.
+        """
+        leaves = pytree.leaves(self.primals)
+        for kind in set(map(type, leaves)):
+            check_no_tracer(kind)
+        return any(map(is_traced, leaves))
 
 
 def _own(leaf: Any) -> Any:

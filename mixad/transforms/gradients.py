@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from mixad import pytree
+from mixad.backends.unsupported_arrays import check_no_tracer
 from mixad.call.signature import (
     Argnums,
     Function,
@@ -324,6 +325,7 @@ def _stopped(leaf: Any) -> Any:
     """Return the present elements: what is recorded reads a traced array's later."""
     is_number = isinstance(leaf, Tracer) and is_numpy_number(leaf)
     array = without_derivative(leaf) if is_number else plain(leaf)
+    check_no_tracer(type(array))  # JAX would differentiate it all the same
     return copied(array)
 
 

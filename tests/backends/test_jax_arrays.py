@@ -176,7 +176,7 @@ for spec in ("cpu", None):
 def test_results_are_on_the_device_of_arguments_and_several_are_refused(tmp_path: Any) -> None:
     path = tmp_path / "devices.py"  # kernels are read from files
     path.write_text(DEVICES, encoding="utf-8")
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "MIXAD_BACKEND_BLOCK": "jax"}
     subprocess.run([sys.executable, str(path)], check=True, env=os.environ | flags)
 
 

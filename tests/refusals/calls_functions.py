@@ -339,8 +339,9 @@ def refuse_array_of_jax():
 
 
 @refused("""
-MixadError: jax.vmap() of a value that is being differentiated would lose its derivative: use \
-functions of numpy in its place, or say mixad.stop_gradient(x) if that is meant
+MixadError: jax.vmap() of a value that is being differentiated would lose its derivative: take \
+JAX's own derivative: mixad_jax.borrow(function)(x), of the plugin mixad-jax, or say \
+mixad.stop_gradient(x) if that is meant
 """)
 def refuse_transform_of_jax():
     import jax

@@ -54,6 +54,36 @@ def test_a_pullback_of_a_pullback(call):
     np.testing.assert_allclose(got, second_seed * 6 * X * W.sum())
 
 
+def test_the_pushforward(call):
+    pushed = call.pushforward((0, 1))
+    assert pushed.tangents == (0,)
+    dw, dx = np.asarray([[1.0], [0.5]]), np.asarray([2.0, -1.0, 0.25])
+    (got,) = pushed.call.launch([[W, X, dw, dx][k] for k in pushed.kept])
+    np.testing.assert_allclose(got, dw * X**3 + 3 * W * X**2 * dx)
+    assert call.pushforward((0, 1)) is pushed
+
+
+def test_a_pushforward_of_a_pullback_of_a_pushforward(call, monkeypatch):
+    """By its name, and ∂/∂x of 6 w x t s where the tangent is t, the cotangent s."""
+    pushed = call.pushforward((1,))
+    at = [pushed.kept.index(k) for k in (1, 2)]
+    pulled = pushed.call.pullback((at[0],), (0,))
+    places = [pushed.kept[k] if k < len(pushed.kept) else 3 for k in pulled.kept]
+    again = pulled.call.pushforward((places.index(1),))
+    monkeypatch.setattr(module, "_CALLS", {call.name: call})
+    assert named_call(again.call.name).program == again.call.program
+    values = [W, X, np.full(3, 2.0), np.full((2, 3), 3.0)]
+    given = [*[values[k] for k in places], np.asarray([1.0, 10.0, 100.0])]
+    (got,) = again.call.launch([given[k] for k in again.kept], (2, 3), ((2, 3),))
+    np.testing.assert_allclose(got, np.broadcast_to(6 * W * 2.0 * 3.0, (2, 3)) * given[-1])
+
+
+def test_tangents_that_are_zero_have_no_call():
+    call = name_call(program(lambda w, x: (w, x * x), W, X), DEFAULT_OPTIONS)
+    assert call.pushforward((0,)).tangents == (0, None)
+    assert call.pushforward(()).call is None
+
+
 def test_a_shape_that_no_lane_has_is_filled():
     call = name_call(program(lambda w, x: w + x, W, X), DEFAULT_OPTIONS)
     (got,) = call.launch([np.ones(1), X], (2, 3), ((2, 1),))

@@ -24,7 +24,8 @@ from mixad.kernel.tiling import GANG
 if TYPE_CHECKING:
     from mixad.backends.cpu.backend import CpuKernel
 
-__all__ = ["Run", "prepare_block", "prepare_boxes", "prepare_launch", "prepare_repeated"]
+__all__ = ["Run", "outside_message", "prepare_block", "prepare_boxes", "prepare_launch",
+           "prepare_repeated", "runs_directly"]  # fmt: skip
 
 _Array: TypeAlias = np.ndarray[Any, Any]
 Run: TypeAlias = Callable[[Sequence[Any]], tuple[Any, ...]]
@@ -58,7 +59,7 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, binding: Binding) -> Run:
     uniforms, aligned = binding.uniforms, kernel.spec.streaming
     outputs = tuple([output_of(result, binding, aligned) for result in binding.outputs])
     finishes = any(finish is not None for _, _, _, finish in outputs)
-    is_direct = _is_direct(kernel, launch, binding)
+    is_direct = runs_directly(kernel, launch, binding)
     call, ndarray, has_numpy_types = kernel.call, np.ndarray, kernel.has_numpy_types
 
     def run(arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -105,7 +106,7 @@ def prepare_repeated(
     """
     is_left_whole = binding.axes is None and all(r.is_left_whole for r in binding.outputs)
     is_plain = is_left_whole and kernel.has_numpy_types and not kernel.spec.streaming
-    if not (is_plain and _is_direct(kernel, launch, binding)):
+    if not (is_plain and runs_directly(kernel, launch, binding)):
         return None
     words, results = binding.words[:], list(zip(writes, binding.outputs, strict=True))
     made = [(register, result) for register, result in results if register not in fixed]
@@ -142,7 +143,7 @@ def prepare_block(
     ``firsts`` are a box's offsets: how many bytes of each argument come before it.
     """
     is_plain = kernel.has_numpy_types and not kernel.spec.streaming
-    if not (is_plain and binding.tiles and _is_direct(kernel, launch, binding)):
+    if not (is_plain and binding.tiles and runs_directly(kernel, launch, binding)):
         return None
     place = partial(written_whole, axes=binding.axes) if firsts is None else written_part
     written = list(map(place, binding.outputs))
@@ -214,7 +215,7 @@ def _box(kernel: CpuKernel, launch: Launch, binding: Binding, firsts: Sequence[i
     places = [(at, firsts[k]) for k, at in binding.arrays]
     places += [(r.position, r.first * r.held.dtype.itemsize) for r in binding.outputs]
     doubles = memoryview(words).cast("B").cast("d")
-    is_short = _is_direct(kernel, launch, binding)
+    is_short = runs_directly(kernel, launch, binding)
     address = words.buffer_info()[0]
     return _BoxLaunch(words, doubles, address, binding.tiles, is_short, tuple(places))
 
@@ -228,8 +229,8 @@ def _numbers(
     return doubles, others
 
 
-def _is_direct(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
-    """Whether a kernel runs in the calling thread, with nothing to watch.
+def runs_directly(kernel: CpuKernel, launch: Launch, binding: Binding) -> bool:
+    """Whether a kernel runs at once, in the thread that calls it, without anything to watch.
 
     It does so where telling other threads takes longer than the launch.
     """
@@ -247,7 +248,7 @@ def _run_on_workers(kernel: CpuKernel, launch: Launch, words: array[int], tiles:
     stop = _set_flags(words, flags)
     workers.run(kernel.address, words.buffer_info()[0], tiles, stop if kernel.may_not_end else None)
     if flags[1]:
-        raise IndexError(_outside(flags[1] - 1, launch))
+        raise IndexError(outside_message(flags[1] - 1, launch))
 
 
 def _set_flags(words: array[int], flags: array[int]) -> int:
@@ -275,8 +276,8 @@ def _address(array: Any, others: list[Any]) -> int:
     return found
 
 
-def _outside(array: int, launch: Launch) -> str:
-    """Return the message about an array: the index of a param, or of an output after the params."""
+def outside_message(array: int, launch: Launch) -> str:
+    """Return the message for an array: the index of a param, or of an output after the params."""
     passes, output = launch.spec.passes, array - len(launch.indexed)
     if output < 0:
         layout, name = launch.indexed[array], passes[0].params[array].name

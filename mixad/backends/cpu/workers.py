@@ -89,7 +89,7 @@ class _Native:
             found: Callable[..., Any] = module.function(name, prototype)
             return found
 
-        self.work = module.address("work")
+        self.work, self.run_address = module.address("work"), module.address("run")
         self.run = function("run", pointer, pointer, pointer, number)
         self.delegate = function("delegate", *[pointer] * 4, number)
         self.poll = function("poll", pointer, number, result=ctypes.c_int32)
@@ -167,6 +167,11 @@ class Workers:
             self._run(self._team.address, kernel, arguments, tiles)
         else:
             self._run_by_stand_in(kernel, arguments, tiles, stop_flag)
+
+    @property
+    def entry(self) -> tuple[int, int]:
+        """The addresses of `run` in workers.ll and of the pool it takes, for native callers."""
+        return _native().run_address, self._team.address
 
     def dismiss(self) -> None:
         """End the threads; callers run later jobs alone."""

@@ -31,6 +31,7 @@ def integration(monkeypatch):
     """Let the integration be loaded, as where the distribution is installed, for each test only."""
     made = TorchIntegration()
     monkeypatch.setattr(arrays, "_LIBRARIES", dict(arrays._LIBRARIES))
+    monkeypatch.setattr(arrays, "_ADOPTED", list(arrays._ADOPTED))
     arrays.adopt("torch", made.kinds)
     monkeypatch.setattr(integrations, "LOADED", [made])
 

@@ -62,6 +62,7 @@ def integration(monkeypatch):
     """Let the integration be loaded for each test only, and count what is borrowed."""
     made = Counting()
     monkeypatch.setattr(arrays, "_LIBRARIES", dict(arrays._LIBRARIES))
+    monkeypatch.setattr(arrays, "_ADOPTED", list(arrays._ADOPTED))
     arrays.adopt("torch", made.kinds)
     monkeypatch.setattr(integrations, "LOADED", [made])
     return made
