@@ -385,9 +385,12 @@ class Planner:
         raise NotPlannedError
 
     def _evaluate(self, equation: RuleEquation) -> None:
-        """Apply a rule to what it reads."""
-        for register in equation.arguments:
-            self.make(register)
+        """Apply a rule to what it reads; one that reads what has no register gives no values."""
+        try:
+            for register in equation.arguments:
+                self.make(register)
+        except NotPlannedError:
+            return  # a plan that needs its values cannot be made
         self._apply(equation)
 
     def _apply(self, equation: RuleEquation) -> None:

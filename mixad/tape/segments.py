@@ -339,7 +339,8 @@ class Run:
         if noted is None:
             return None
         came, register = self.values[segment.start : segment.stop], noted.registers
-        local = [slot - segment.start for slot in self._inside(self._traced, segment)]
+        traced = self._inside(self._traced, segment) if gs else ()
+        local = [slot - segment.start for slot in traced]
         found = make_plan(
             noted,
             came,

@@ -339,7 +339,8 @@ class Strand:
         self.ends.append(self.state)
         self._starts.append(stop)
         self._start, self._links = stop, {}
-        self._close_replay()
+        if self._replay is not None:
+            self._close_replay()
         self._go_to(initial_state(self.level.check))
         if len(self._alive) > self._most:
             self._alive = self.alive()
@@ -865,7 +866,8 @@ class Strand:
         self._alive = self.others = []
         self._entered = {}
         self._make_input = self.run = None
-        self._close_replay()
+        if self._replay is not None:
+            self._close_replay()
 
     def _close_replay(self) -> None:
         """Let go of the nodes that results are told by."""

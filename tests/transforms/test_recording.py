@@ -155,9 +155,9 @@ def test_loops_say_what_is_done_in_a_step() -> None:
 
     def solved(w: Any) -> Any:
         step = lambda h, x: (np.linalg.solve(w, h + x), None)  # noqa: E731
-        return mixad.scan(step, np.zeros(4), np.ones((30, 4)))[0]
+        return mixad.scan(step, np.zeros(9), np.ones((30, 9)))[0]
 
-    text = str(mixad.tape(solved)(np.eye(4)))
+    text = str(mixad.tape(solved)(np.eye(9)))
     assert "30 steps of 1 kernel, solve called from Python; all carries are kept" in text
 
 
