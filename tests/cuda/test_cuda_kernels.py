@@ -12,6 +12,7 @@ from cuda_emulator import emulated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import mixad
 from benchmarks.offline import H200
 from mixad.backends.arrays import NUMPY, layout_of
 from mixad.backends.cuda.choice import BlockShape
@@ -22,6 +23,7 @@ from mixad.kernel.spec import OutputRequest
 from mixad.kernel.tiling import partial_shape, tile_count
 from mixad.scalar.ir import Block, Const, Equation, Line, Param, Program, Var
 from mixad.scalar.types import BOOL, F32, F64, I8, I64
+from mixad.special import fma
 
 EXAMPLES = 40
 NO_CACHE_LIMIT = 1 << 40
@@ -304,3 +306,18 @@ def test_what_does_not_fit_32_bits_is_counted_in_64(shape, wide):
     dialect = bound.dialect(BlockShape(1, 256), True)
     assert dialect.wide == wide
     assert ("typedef unsigned long long index_t;" in bound.kernel.text(dialect)) == wide
+
+
+def test_a_reciprocal_between_1_and_2_is_as_ieee_divides_from_any_within_an_ulp():
+    """What a device computes from its approximation, with each number that this may be.
+
+    From 0.5 the last number below 2 would go wrong: CUDA's own division takes the same steps
+    there, so that its approximation is another one.
+    """
+    step = mixad.broadcast(lambda x, near: fma(near, fma(-x, near, 1.0), near))
+    x = np.arange(0x3F800000, 0x40000001, dtype=np.uint32).view(np.float32)
+    right, exact = 1 / x, 1 / x.astype(np.float64)
+    for ulps in (-1, 0, 1):
+        near = (right.view(np.int32) + ulps).view(np.float32)
+        is_near = (np.abs(near - exact) <= 2.0**-24) & ~((x == x[-2]) & (near == 0.5))
+        np.testing.assert_array_equal(step(x, near)[is_near], right[is_near])
