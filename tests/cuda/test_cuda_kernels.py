@@ -308,6 +308,7 @@ def test_what_does_not_fit_32_bits_is_counted_in_64(shape, wide):
     assert ("typedef unsigned long long index_t;" in bound.kernel.text(dialect)) == wide
 
 
+@pytest.mark.slow
 def test_a_reciprocal_between_1_and_2_is_as_ieee_divides_from_any_within_an_ulp():
     """What a device computes from its approximation, with each number that this may be.
 

@@ -129,6 +129,9 @@ class CudaBackend:
             prepared = launches.get(is_aligned) or self.compile_launches(bound, device, is_aligned)
             if indexes:
                 self._launch_indexed(bound, prepared, words, library, device)
+            elif bound.elements:
+                for launch in prepared:
+                    launch(words)
             else:
                 self._launch_passes(bound, prepared, words, library, device)
             if is_finished:
