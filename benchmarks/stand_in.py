@@ -70,3 +70,12 @@ def library() -> ctypes.CDLL:
     command = [compiler, "-O2", "-shared", "-fPIC", f"-Wl,-soname,{NAME}", SOURCE, "-o", target]
     subprocess.run([*command, "-ldl"], check=True)
     return ctypes.CDLL(str(target))
+
+
+def use(given: Hooks) -> None:
+    """Let the library ask hooks, from now on and for as long as the process lives."""
+    _USED.append(given)
+    library().stand_in(ctypes.byref(given))
+
+
+_USED: list[Hooks] = []
