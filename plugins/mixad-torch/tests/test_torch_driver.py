@@ -206,6 +206,31 @@ def test_a_first_call_is_refused_while_a_graph_is_captured(backend, cuda):
         kernel(torch.linspace(0.5, 2.0, 25)[1:], x)
 
 
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_gradient_is_captured_after_however_many_calls(calls, cuda, on_device):
+    """While a graph is captured nothing is planned or compared, which would read from the device."""
+    w, x = torch.linspace(0.5, 2.0, 12).reshape(3, 4), torch.linspace(-1.0, 1.0, 4)
+
+    def loss(x):
+        total = fold(w, x)
+        for _ in range(calls):  # another program for each number of calls
+            total = total * x - w
+        return total.sum()
+
+    gradient = mixad.grad(loss)
+    cuda.captures = True
+    with pytest.raises(TracerError, match="call the function once before the capture"):
+        gradient(x)
+    cuda.captures = False
+    expected = [gradient(x) for _ in range(calls)]
+    compiled = len(cuda.compiled)
+    cuda.captures = True
+    found = gradient(x)
+    assert len(cuda.compiled) == compiled
+    for one in expected:
+        assert torch.equal(found, one)
+
+
 def test_code_is_compiled_once_for_all_processes(cuda, driver):
     device = torch.device("cuda", 0)
     for _ in range(2):  # the second one finds it on the disk
