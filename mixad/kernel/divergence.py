@@ -149,8 +149,10 @@ class _Tree:
 
     def sides(self, value: _Node | Atom, arm: _Arm) -> list[tuple[_Node | Atom, _Arm]]:
         """Return what a value is on either side of a condition in an arm; [] if it is no choice."""
-        arms = self.selections.get(value) if isinstance(value, _Node) else None
-        if arms is None or arms[0].parent is not arm:
+        if not isinstance(value, _Node) or value not in self.selections:
+            return []
+        arms = self.selections[value]
+        if arms[0].parent is not arm:
             return []
         return list(zip(value.args[1:], arms, strict=True))
 

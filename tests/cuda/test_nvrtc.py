@@ -157,7 +157,7 @@ REGISTERS = {
 }
 """Most registers of a thread, by family; four elements of float32 or two of float64 at a time."""
 
-SPILLED = {("arity", "f32", 24): 4}
+SPILLED = {("arity", "f32", 24): 4, ("op", "f64", "atan"): 8}
 """Bytes of a thread in memory where the compiler takes a register fewer to have a block more."""
 
 TYPES = {"f32": F32, "f64": F64}

@@ -224,8 +224,8 @@ class _Pass:
         self.part = text.let("index_t", f"tile % {self.blocks}")
         self.low = text.let("index_t", f"{self.part} * {BLOCK}")
         self.extent = text.let("index_t", self.number(block.EXTENT))
-        left = text.let("index_t", f"{self.extent} - {self.low}")
-        self.width = text.let("index_t", f"{left} < {BLOCK} ? {left} : {BLOCK}")
+        whole = text.let("index_t", f"{self.low} + {BLOCK}")
+        self.end = text.let("index_t", f"{whole} < {self.extent} ? {whole} : {self.extent}")
         self.uniforms = {
             self.program.params[k].var: text.let(type, self.uniform(block.params[k], type))
             for k, operand in enumerate(self.spec.operands)
@@ -277,17 +277,16 @@ class _Pass:
         self.text.add("#pragma unroll" if is_unrolled else "#pragma unroll 1")
         with self.text.braces(self.each_group):
             column = self.text.let("index_t", self.first_column)
-            has_columns = f"{self.here} && {column} < {self.width}"
+            has_columns = f"{self.here} && {column} < {self.end}"
             if self.is_interleaved:
                 mask = f"__ballot_sync(0xffffffffu, {has_columns})"
                 self.mask = self.text.let("unsigned", mask)
             if self.has_copies:  # all threads go on together: see `mixad.emit.cuda.body`
                 self.takes_part = self.text.let("bool", has_columns)
-                own = f"{self.takes_part} ? {self.low} + {column} : 0"
-                self.columns(self.text.let("index_t", own), starts)
+                self.columns(self.text.let("index_t", f"{self.takes_part} ? {column} : 0"), starts)
             else:
                 with self.text.braces(f"if ({has_columns})"):
-                    self.columns(self.text.let("index_t", f"{self.low} + {column}"), starts)
+                    self.columns(column, starts)
         for k, combine in self.combines.items():
             if combine == "row":
                 self.end_of_row(k)
@@ -325,13 +324,13 @@ class _Pass:
         """The head of the loop over the thread's groups of neighbours."""
         turns = f"group < {self.groups}"
         if self.has_copies:  # groups that no thread has cost barriers
-            turns += f" && group * blockDim.x * {self.vector} < {self.width}"
+            turns += f" && {self.low} + group * blockDim.x * {self.vector} < {self.end}"
         return f"for (int group = 0; {turns}; group++)"
 
     @property
     def first_column(self) -> str:
-        """The first of the thread's neighbours in a group, from the tile's first column on."""
-        return f"(group * blockDim.x + threadIdx.x) * {self.vector}"
+        """The column of the first of the thread's neighbours in a group."""
+        return f"{self.low} + (group * blockDim.x + threadIdx.x) * {self.vector}"
 
     def columns(self, column: str, starts: dict[int, str]) -> None:
         """Emit load, program and combination for the thread's neighbours in one group."""
@@ -567,8 +566,8 @@ class _Pass:
         with text.braces(self.each_group), self.each_lane():
             total = text.let(type, f"sum_along_rows({own}[group][lane])")
             column = text.let("index_t", f"{self.first_column} + lane")
-            at = f"(long long){self.run} * {self.extent} + {self.low} + {column}"
-            self.left(k, f"{column} < {self.width} && threadIdx.y == 0", at, total)
+            at = f"(long long){self.run} * {self.extent} + {column}"
+            self.left(k, f"{column} < {self.end} && threadIdx.y == 0", at, total)
 
     def sum_type(self, k: int) -> ScalarType:
         return accumulator(self.outputs[k].type)

@@ -208,7 +208,7 @@ def test_a_first_call_is_refused_while_a_graph_is_captured(backend, cuda):
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
 def test_a_gradient_is_captured_after_however_many_calls(calls, cuda, on_device):
-    """While a graph is captured nothing is planned or compared, which would read from the device."""
+    """While a graph is captured nothing is compared, which would read from the device."""
     w, x = torch.linspace(0.5, 2.0, 12).reshape(3, 4), torch.linspace(-1.0, 1.0, 4)
 
     def loss(x):
