@@ -35,13 +35,13 @@ def pull_at_once(
     if described is None or CHECK.read() == "full":
         return record()
     args = tuple(primals)
-    call = f.known_call(args)
+    call = f._known_call(args)
     run = None if call is None else call.pulled.get(described)
     if run is not None:
         known: Pulled = run([*args, cotangent])
         return known
     found = record()
-    call = f.known_call(args, learn=True)
+    call = f._known_call(args, learn=True)
     is_new = call is not None and described not in call.pulled
     if is_new and not library_of(cotangent).memory.is_capturing():  # or none can be looked at
         call.pulled[described] = _tried(f, call, [*args, cotangent], found)

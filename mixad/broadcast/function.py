@@ -661,7 +661,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         indices = [i for leaf in active_leaves(parsed, values, wrt) for i in leaf.params]
         return parsed.program, tuple(map(plain, values)), indices
 
-    def known_call(self, args: tuple[Any, ...], *, learn: bool = False) -> PreparedCall | None:
+    def _known_call(self, args: tuple[Any, ...], *, learn: bool = False) -> PreparedCall | None:
         """Return what is known of a call of plain arrays that gives one; it may be learned now.
 
         None where arguments or captures are more than that, or nothing is known.
