@@ -1,11 +1,13 @@
 """Value and cotangents of one kernel of plain arrays, by one launch and no recording.
 
-A recording of a call that is nothing but one kernel finds the same kernel every time.  It is tried
-once beside the recording; where both give the same bits, the kernel alone is launched from then on.
+A recording of a call that is nothing but one kernel finds the same kernel every time.  When such a
+call comes again it is tried beside the recording; where both give the same bits, the kernel alone
+is launched from then on.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -25,6 +27,9 @@ __all__ = ["pull_at_once"]
 Pulled: TypeAlias = tuple[Any, Sequence[Any]]
 """A value, and the cotangents of its primals."""
 
+_MAX_ELEMENTS = 1 << 20
+"""Of a value: larger ones take so long that the host's time is not seen, and are not tried twice."""
+
 
 def pull_at_once(
     f: Any, primals: Sequence[Any], cotangent: Any, record: Callable[[], Pulled]
@@ -36,15 +41,18 @@ def pull_at_once(
         return record()
     args = tuple(primals)
     call = f._known_call(args)
-    run = None if call is None else call.pulled.get(described)
-    if run is not None:
+    run = call is not None and call.pulled.get(described, False)
+    if callable(run):
         known: Pulled = run([*args, cotangent])
         return known
     found = record()
     call = f._known_call(args, learn=True)
-    is_new = call is not None and described not in call.pulled
-    if is_new and not library_of(cotangent).memory.is_capturing():  # or none can be looked at
-        call.pulled[described] = _tried(f, call, [*args, cotangent], found)
+    if call is None:
+        return found
+    if described not in call.pulled:
+        call.pulled[described] = True
+    elif run is True and not library_of(cotangent).memory.is_capturing():  # or none can be read
+        call.pulled[described] = _tried(f, call, [*args, cotangent], found) or False
     return found
 
 
@@ -67,7 +75,7 @@ def _planned(
     value, gradients = found
     are_plain = all(describe_array(a) is not None and a.shape for a in (*given, value, *gradients))
     is_special = program.has_named_loops or options.placement == "forward"
-    is_special |= len(program.params) != len(wrt)
+    is_special |= len(program.params) != len(wrt) or math.prod(value.shape) > _MAX_ELEMENTS
     if not are_plain or is_special or follower(given) is not None:
         return None
     plan = plan_pullback(program, wrt, (0,), options.mode, with_primals=True)

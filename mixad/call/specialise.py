@@ -170,8 +170,8 @@ class PreparedCall:
     finish : callable or None
         What makes of the outputs what the function returns, where that is not they.
     pulled : dict
-        What gives value and cotangents by one launch, by the description of the cotangent; None
-        where nothing does: see `mixad.broadcast.direct_pullback`.
+        What gives value and cotangents by one launch, by the description of the cotangent; False
+        where nothing does, True where it is not known: see `mixad.broadcast.direct_pullback`.
     """
 
     found: Specialisation
@@ -180,7 +180,7 @@ class PreparedCall:
     operation: Operation | None = None
     run: Run | None = None
     finish: Callable[[Sequence[Any], tuple[Any, ...]], Any] | None = None
-    pulled: dict[Hashable, Callable[[Sequence[Any]], Any] | None] = field(default_factory=dict)
+    pulled: dict[Hashable, Callable[[Sequence[Any]], Any] | bool] = field(default_factory=dict)
 
 
 class Compound(NamedTuple):
