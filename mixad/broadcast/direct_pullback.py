@@ -28,7 +28,7 @@ Pulled: TypeAlias = tuple[Any, Sequence[Any]]
 """A value, and the cotangents of its primals."""
 
 _MAX_ELEMENTS = 1 << 20
-"""Of a value: larger ones take so long that the host's time is not seen, and are not tried twice."""
+"""Of a value: for larger ones the host's time is not seen, so nothing is tried."""
 
 
 def pull_at_once(
@@ -74,9 +74,9 @@ def _planned(
     program, options, wrt = call.found.parsed.program, f._options, tuple(range(len(given) - 1))
     value, gradients = found
     are_plain = all(describe_array(a) is not None and a.shape for a in (*given, value, *gradients))
-    is_special = program.has_named_loops or options.placement == "forward"
-    is_special |= len(program.params) != len(wrt) or math.prod(value.shape) > _MAX_ELEMENTS
-    if not are_plain or is_special or follower(given) is not None:
+    if not are_plain or follower(given) is not None or math.prod(value.shape) > _MAX_ELEMENTS:
+        return None
+    if program.has_named_loops or options.placement == "forward" or len(program.params) != len(wrt):
         return None
     plan = plan_pullback(program, wrt, (0,), options.mode, with_primals=True)
     requests = [OutputRequest(*plan.primals[0])]
