@@ -76,7 +76,9 @@ def _planned(
     are_plain = all(describe_array(a) is not None and a.shape for a in (*given, value, *gradients))
     if not are_plain or follower(given) is not None or math.prod(value.shape) > _MAX_ELEMENTS:
         return None
-    if program.has_named_loops or options.placement == "forward" or len(program.params) != len(wrt):
+    if program.has_named_loops or options.placement == "forward":
+        return None
+    if [p.kind for p in program.params] != ["lane"] * len(wrt):
         return None
     plan = plan_pullback(program, wrt, (0,), options.mode, with_primals=True)
     requests = [OutputRequest(*plan.primals[0])]

@@ -128,3 +128,25 @@ def test_options_are_kept(options):
     first, *_, later = [mixad.value_and_vjp(kernel, (W, X), G) for _ in range(3)]
     np.testing.assert_array_equal(first[1][0], later[1][0])
     np.testing.assert_allclose(later[1][0], by_hand(W, X, G)[1], rtol=1e-14)
+
+
+def test_arrays_that_are_read_by_index_complex_ones_and_narrow_ones_are_right_each_time():
+    def read(table: mixad.Array, k, x):
+        return table[k] * x
+
+    k, cotangent = np.array([2.0, 0.0, 2.0]), np.array([1.0, 10.0, 100.0])
+    by_index = mixad.broadcast(lambda t, x: t * x + 0.0)
+    whole = mixad.broadcast(read)
+    for _ in range(4):
+        table = np.array([3.0, 4.0, 5.0])
+        _, (of_table,) = mixad.value_and_vjp(
+            lambda t: whole(t, k.astype(int), cotangent), (table,), np.ones(3)
+        )
+        np.testing.assert_array_equal(of_table, [10.0, 0.0, 101.0])
+        z = table * (1 + 2j)
+        value, (of_z, _) = mixad.value_and_vjp(by_index, (z, z), np.ones(3) + 0j)
+        np.testing.assert_allclose(value, z * z)
+        np.testing.assert_allclose(of_z, np.conj(z), rtol=1e-14)
+        half = table.astype(np.float16)
+        _, (of_half, _) = mixad.value_and_vjp(by_index, (half, half), half)
+        np.testing.assert_array_equal(of_half, half * half)
