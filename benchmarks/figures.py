@@ -1,4 +1,4 @@
-"""Figures of calls that no machine changes: launches, bytes, equations, nodes, registers.
+"""Figures of calls that no machine changes: launches, bytes, equations, nodes, instructions.
 
 `CASES` are small calls of what the suites time. Their figures are counted where kernels are called,
 by what goes in and comes out, not asked of the planner that chose them.
@@ -29,8 +29,8 @@ from benchmarks.peers import (
     rosenbrock_hvp,
     sum_broadcast,
 )
+from mixad.backends.cuda import CudaBound
 from mixad.backends.execute import Kernel
-from mixad.backends.hookspecs import DeviceFunction
 from mixad.call.specialise import Specialiser
 from mixad.scalar.ir import walk_statements
 from mixad.transforms import forward, gradients, jacobians, kept_calls, recorded_values
@@ -44,6 +44,7 @@ NAMES = (
     "tape nodes",
     "registers",
     "local bytes",
+    "instructions an element",
 )
 """Of all of them, less is better."""
 
@@ -232,20 +233,12 @@ def tape_nodes(case: Case) -> int:
     return len(mixad.tape(case.function)(*case.arguments).entries)
 
 
-def device_functions(launches: Sequence[Launch]) -> list[DeviceFunction]:
-    """Return what each pass of each kernel uses on a device that need not be there.
-
-    Raises
-    ------
-    BackendError
-        If the compiler is not installed.
-    """
-    return [function for launch in launches for function in _functions(launch)]
-
-
-def _functions(launch: Launch) -> Sequence[DeviceFunction]:
-    kernel, (like, *_) = launch.kernel, launch.results
-    return offline.device_functions(kernel.passes, kernel.unfolded(launch.arguments), like)
+def device_kernels(launches: Sequence[Launch]) -> list[CudaBound]:
+    """Return each kernel as a CUDA device would have it, which need not be there."""
+    return [
+        offline.bound_to(launch.kernel.passes, launch.kernel.unfolded(launch.arguments))
+        for launch in launches
+    ]
 
 
 def call_figures(case: Case) -> dict[str, int]:
@@ -261,16 +254,21 @@ def call_figures(case: Case) -> dict[str, int]:
 
 
 def device_figures(case: Case) -> dict[str, int]:
-    """Return those of its kernels' machine code: the last of `NAMES`.
+    """Return those of its kernels' machine code, the last of `NAMES`.
 
     Raises
     ------
     BackendError
-        If the compiler is not installed.
+        If the compiler or the disassembler is not installed.
     """
-    used = device_functions(launches_of(case))
-    values = max(f.registers for f in used), max(f.local for f in used)
-    return dict(zip(NAMES[-2:], values, strict=True))
+    kernels = device_kernels(launches_of(case))
+    used = [function for kernel in kernels for function in offline.device_functions(kernel)]
+    values = (
+        max(f.registers for f in used),
+        max(f.local for f in used),
+        sum(map(offline.instructions, kernels)),
+    )
+    return dict(zip(NAMES[-3:], values, strict=True))
 
 
 def figures_of(case: Case) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What NVRTC makes of kernels for a device that need not be there: registers and occupancy.
+"""What NVRTC makes of kernels for a device that need not be there: registers, instructions.
 
 Kernels are compiled and nothing is launched.  The device is one H200, by what CUDA says of it.
 """
@@ -6,13 +6,22 @@ Kernels are compiled and nothing is launched.  The device is one H200, by what C
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
 
-from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, compiled, usage_in
+from benchmarks.instructions import longest_ways
+from mixad.backends.cuda import (
+    ATTRIBUTES,
+    CudaBackend,
+    CudaBound,
+    Usage,
+    compiled,
+    disassembled,
+    usage_in,
+)
 from mixad.backends.hookspecs import DeviceFunction
 from mixad.kernel.spec import Launch
 from mixad.scalar.ir import Program
@@ -32,6 +41,15 @@ _H200 = {
 }
 H200 = {ATTRIBUTES[name]: value for name, value in _H200.items()}
 """What CUDA says of an H200, by the numbers of its attributes."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel: what it uses, its name, and the machine code that it is in."""
+
+    usage: Usage
+    entry: str
+    cubin: bytes
 
 
 class OfflineDriver:
@@ -55,14 +73,17 @@ class OfflineDriver:
     def zeros(self, shape: tuple[int, ...], dtype: Any, device: Hashable) -> np.ndarray:
         return np.zeros(shape, dtype)
 
-    def compile(self, text: str, entries: Sequence[str], device: Hashable) -> Mapping[str, Usage]:
-        return usage_in(compiled(text, ARCHITECTURE).cubin)
+    def compile(
+        self, text: str, entries: Sequence[str], device: Hashable
+    ) -> Mapping[str, Compiled]:
+        cubin = compiled(text, ARCHITECTURE).cubin
+        return {entry: Compiled(usage, entry, cubin) for entry, usage in usage_in(cubin).items()}
 
-    def usage(self, function: Usage, device: Hashable) -> Usage:
-        return function
+    def usage(self, function: Compiled, device: Hashable) -> Usage:
+        return function.usage
 
     def prepare_launch(
-        self, function: Usage, blocks: int, threads: tuple[int, int], device: Hashable
+        self, function: Compiled, blocks: int, threads: tuple[int, int], device: Hashable
     ) -> NoReturn:
         raise NotImplementedError("there is no device: kernels are compiled only")
 
@@ -73,10 +94,8 @@ def backend() -> CudaBackend:
     return CudaBackend("offline", OfflineDriver())
 
 
-def device_functions(
-    passes: tuple[Program, ...], launch: Launch, like: np.ndarray
-) -> tuple[DeviceFunction, ...]:
-    """Return what each pass of a kernel uses, in the shape of blocks that mixad would choose.
+def bound_to(passes: tuple[Program, ...], launch: Launch) -> CudaBound:
+    """Return a kernel as the backend has it.
 
     Parameters
     ----------
@@ -84,14 +103,35 @@ def device_functions(
         As they were planned, before any backend's own expansions.
     launch : Launch
         Of a backend that folds no rows: `mixad.broadcast.planned.PlannedKernel.unfolded`.
-    like : ndarray
-        Any of its arrays.
+    """
+    launch = replace(launch, spec=replace(launch.spec, passes=passes))
+    return backend().bind(backend().compile(launch.spec), launch)
+
+
+def device_functions(bound: CudaBound) -> tuple[DeviceFunction, ...]:
+    """Return what each pass of a kernel uses, in the shape of blocks that mixad would choose.
 
     Raises
     ------
     BackendError
         If NVRTC is not installed.
     """
-    launch = replace(launch, spec=replace(launch.spec, passes=passes))
-    bound = backend().bind(backend().compile(launch.spec), launch)
-    return backend().device_functions(bound, like)
+    return backend().device_functions(bound, _ANY)
+
+
+def instructions(bound: CudaBound) -> int:
+    """Return how many instructions an element takes on the longest way, in all passes, rounded up.
+
+    Raises
+    ------
+    BackendError
+        If NVRTC or the disassembler is not installed.
+    """
+    dialect = backend().dialect(bound, ARCHITECTURE, is_aligned=True)
+    found: tuple[Compiled, ...] = bound.kernel.functions(dialect, ARCHITECTURE)
+    ways = (longest_ways(disassembled(f.cubin))[f.entry] for f in found)
+    return sum(-(-way // dialect.vector) for way in ways)
+
+
+_ANY = np.empty(0)
+"""An array, as good as any: all are on one device."""

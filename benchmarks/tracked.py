@@ -20,7 +20,7 @@ from benchmarks.progress import progress
 
 BASELINE = Path(__file__).with_name("tracked.json")
 COMPILER = "nvidia-cuda-nvrtc-cu12"
-OF_COMPILER = ("registers", "local bytes")
+OF_COMPILER = ("registers", "local bytes", "instructions an element")
 ACCEPT = "python -m benchmarks.tracked accept"
 
 Figures = Mapping[str, Mapping[str, int]]
@@ -70,7 +70,7 @@ def report(found: Sequence[Change], compiler: str, accepted_with: str) -> str:
     lines = [str(change) for change in found]
     if compiler != accepted_with and any(change.figure in OF_COMPILER for change in found):
         lines.append(
-            f"{' and '.join(OF_COMPILER)} were accepted with {COMPILER} {accepted_with}; here is "
+            f"{', '.join(OF_COMPILER)} were accepted with {COMPILER} {accepted_with}; here is "
             f"{compiler}: compare with the version that constraints.txt names"
         )
     if any(change.fails for change in found):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import mixad
-from benchmarks.offline import device_functions
+from benchmarks.offline import bound_to, device_functions
 from mixad.backends.execute import Kernel, kernel_for
 from mixad.backends.hookspecs import DeviceFunction
 from mixad.broadcast.planned import PlannedKernel, planned_call
@@ -56,9 +56,9 @@ def launch_of(
 
 def compiled_gradient(kernel: PlannedKernel) -> tuple[DeviceFunction, ...]:
     """Return what the passes of a kernel use, compiled for a CUDA device."""
-    return device_functions(kernel.passes, kernel.unfolded, kernel.like)
+    return device_functions(bound_to(kernel.passes, kernel.unfolded))
 
 
 def compiled_partials(kernel: Kernel, arguments: Sequence[Any]) -> tuple[DeviceFunction, ...]:
     """Return the same for the kernel of partials."""
-    return device_functions(kernel.passes, kernel.unfolded(arguments), arguments[0])
+    return device_functions(bound_to(kernel.passes, kernel.unfolded(arguments)))

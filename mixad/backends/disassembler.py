@@ -1,4 +1,4 @@
-"""Machine code of CUDA devices as text, by a tool of the CUDA toolkit."""
+"""Machine code of CUDA devices as text, by a tool of NVIDIA's."""
 
 from __future__ import annotations
 
@@ -11,23 +11,33 @@ from mixad.errors import BackendError
 
 __all__ = ["disassembled"]
 
-_TOOLS = {"nvdisasm": ("--print-code",), "cuobjdump": ("--dump-sass",)}
-"""Tools that show machine code, and their options for that."""
+_TOOL = "nvdisasm"
 
 
 def disassembled(cubin: bytes) -> str:
-    """Return the instructions of a module; BackendError if no tool is on the path, or it fails."""
-    tool = next(filter(shutil.which, _TOOLS), None)
+    """Return the instructions of a module; BackendError if the tool is nowhere, or it fails."""
+    tool = shutil.which(_TOOL) or _of_a_wheel()
     if tool is None:
         raise BackendError(
-            f"neither {' nor '.join(_TOOLS)} is on the path, which show machine code: install them "
-            "from the CUDA toolkit (conda install -c nvidia cuda-nvdisasm)"
+            f"{_TOOL}, which shows machine code, is not installed: python -m pip install "
+            "cuda-pathfinder nvidia-cuda-nvdisasm (the first finds the second, or that of a CUDA "
+            "toolkit)"
         )
     with tempfile.TemporaryDirectory(prefix="mixad-") as folder:
         file = Path(folder, "kernel.cubin")
         file.write_bytes(cubin)
-        command = [tool, *_TOOLS[tool], str(file)]
+        command = [tool, "--print-code", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BackendError(f"{tool} fails with status {done.returncode}: {done.stderr.strip()}")
+        raise BackendError(f"{_TOOL} fails with status {done.returncode}: {done.stderr.strip()}")
     return done.stdout
+
+
+def _of_a_wheel() -> str | None:
+    """Return where NVIDIA's own search finds the tool: in a wheel or in a CUDA toolkit."""
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility
+    except ImportError:  # not there, or too old to look for tools
+        return None
+    found: str | None = find_nvidia_binary_utility(_TOOL)
+    return found

@@ -751,6 +751,17 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         indices = [i for leaf in active_leaves(parsed, values, wrt) for i in leaf.params]
         return parsed.program, tuple(map(plain, values)), indices
 
+    def _known_call(self, args: tuple[Any, ...], *, learn: bool = False) -> PreparedCall | None:
+        """Return what is known of a call of plain arrays that gives one; it may be learned now.
+
+        None where arguments or captures are more than that, or nothing is known.
+        """
+        call = self._specialiser.recall(args)
+        if call is None and learn and not self._needs_instance:
+            self._specialiser.bound(args, {})
+            call = self._specialiser.recall(args)
+        return call if call is not None and _is_output(call.found.parsed) else None
+
     def _is_through_class(self, args: tuple[Any, ...]) -> bool:
         """Whether a method is called as ``A.f(a, x)``, or by a property."""
         return bool(args) and self._source.takes_instance(args[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
 from itertools import islice
@@ -156,6 +156,9 @@ class PreparedCall:
     operation: Operation | None = None  # recorded in a strand
     run: Run | None = None
     finish: Callable[[Sequence[Any], tuple[Any, ...]], Any] | None = None
+    # By the description of the cotangent, what gives value and cotangents by one launch; False if
+    # nothing does, True if it is not known: see `mixad.broadcast.direct_pullback`.
+    pulled: dict[Hashable, Callable[[Sequence[Any]], Any] | bool] = field(default_factory=dict)
 
 
 class Compound(NamedTuple):
@@ -269,11 +272,7 @@ class Specialiser:
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[PreparedCall, Any]:
         """Return the program for the types of these arguments, and all values that it takes."""
-        key = tuple([DESCRIPTIONS.get(type(arg), _describe_other)(arg) for arg in args])
-        if self._signature is not None:
-            key += tuple([getattr(arg, "shape", ()) for arg in args])
-        if self._whole:
-            key += tuple([getattr(args[i], "ndim", None) for i in self._whole if i < len(args)])
+        key = self._key(args)
         call = None if kwargs else self._calls.get(key)
         if call is not None:
             captures = call.guard.captures()  # type: ignore[union-attr]
@@ -287,6 +286,20 @@ class Specialiser:
         if is_plain and not (kwargs or None in key or call.found.parsed.limits):
             self._remember(key, call, snapshot)
         return call, values
+
+    def recall(self, args: tuple[Any, ...]) -> PreparedCall | None:
+        """Return what is known of a call that takes nothing but its arguments; None elsewhere."""
+        call = self._calls.get(self._key(args))
+        return call if call is not None and call.guard.captures() == [] else None  # type: ignore[union-attr]
+
+    def _key(self, args: tuple[Any, ...]) -> tuple[Hashable, ...]:
+        """Return what of arguments decides what the function is."""
+        key = tuple([DESCRIPTIONS.get(type(arg), _describe_other)(arg) for arg in args])
+        if self._signature is not None:
+            key += tuple([getattr(arg, "shape", ()) for arg in args])
+        if self._whole:
+            key += tuple([getattr(args[i], "ndim", None) for i in self._whole if i < len(args)])
+        return key
 
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], snapshot: Snapshot

@@ -15,8 +15,8 @@ BRANCH_COST = 24
 
 _COSTS: Mapping[str, int] = MappingProxyType(
     {"isnan": 1, "isinf": 2, "isfinite": 2, "relu": 2, "mul_zero": 3, "sign": 4, "minimum": 4,
-     "maximum": 4, "mul_zeros": 5, "div": 6, "sqrt": 8, "div_zero": 8, "floordiv": 20, "mod": 20,
-     "fmod": 40}
+     "maximum": 4, "mul_zeros": 5, "div": 6, "bounded_reciprocal": 6, "sqrt": 8, "div_zero": 8,
+     "floordiv": 20, "mod": 20, "fmod": 40}
 )  # fmt: skip
 _LIBRARY_CALL = 40
 _TURNS = 8
@@ -49,8 +49,9 @@ _ACCUMULATION = 32
 """Cost of an addition to an array: lane by lane, so a gang that adds nothing skips it."""
 
 _FLOPS: Mapping[str, int] = MappingProxyType(
-    {"add": 1, "sub": 1, "mul": 1, "div": 1, "sqrt": 1, "fma": 2, "floordiv": 1, "mod": 1}
-)
+    {"add": 1, "sub": 1, "mul": 1, "div": 1, "bounded_reciprocal": 1, "sqrt": 1, "fma": 2,
+     "floordiv": 1, "mod": 1}
+)  # fmt: skip
 
 
 def flops(block: Block) -> int:

@@ -5,7 +5,8 @@ have in common is then done once, under the union of their masks. A tree of nest
 taken apart into its pure equations, equal ones become one, and each gets the set of branches that
 need it. Costly equations with the same set stay under a condition of their own, which skips them
 when no lane needs them, and lesser work inside it goes along; cheap ones are always computed;
-selections put the results together.
+selections put the results together, inside of that condition if there is one: less is left to
+choose from on either side.
 
 The result is an ordinary program that computes the same values.
 """
@@ -83,6 +84,7 @@ class _Tree:
         self._ifs: list[tuple[If, _Arm, slice]] = []
         self.results: set[_Node | Atom] = set()
         self.users: defaultdict[_Node, set[_Node]] = defaultdict(set)
+        self.selections: dict[_Node, tuple[_Arm, _Arm]] = {}  # by the first If that has them
         self._known: dict[object, _Node] = {}
         self._values: dict[Var, _Node | Atom] = dict(outside)
 
@@ -99,7 +101,9 @@ class _Tree:
         ones, others = self.add_block(s.then, then), self.add_block(s.orelse, orelse)
         self._ifs.append((s, arm, slice(first, len(self.conditions))))
         for out, a, b in zip(s.outs, ones, others, strict=True):
-            self._values[out] = self.node("where", (cond, a, b), out.type, 1, s.line, arm)
+            selection = self.node("where", (cond, a, b), out.type, 1, s.line, arm)
+            self._values[out] = selection
+            self.selections.setdefault(selection, (then, orelse))
 
     def add_block(self, block: Block, arm: _Arm) -> list[_Node | Atom]:
         for s in block.statements:
@@ -142,6 +146,36 @@ class _Tree:
             for arg in node.args:
                 if isinstance(arg, _Node):
                     self.users[arg].add(node)
+
+    def sides(self, value: _Node | Atom, arm: _Arm) -> list[tuple[_Node | Atom, _Arm]]:
+        """Return what a value is on either side of a condition in an arm; [] if it is no choice."""
+        if not isinstance(value, _Node) or value not in self.selections:
+            return []
+        arms = self.selections[value]
+        if arms[0].parent is not arm:
+            return []
+        return list(zip(value.args[1:], arms, strict=True))
+
+    def closing(self, run: Sequence[_Node]) -> set[_Node]:
+        """Return the selections that lead to the results, if all else outside a run goes without.
+
+        That is: nothing else reads one of them, nor what the run computes.
+        """
+        found, leaves = set[_Node](), set[_Node | Atom]()
+        waiting: list[tuple[_Node | Atom, _Arm]] = [(value, self.root) for value in self.results]
+        while waiting:
+            value, arm = waiting.pop()
+            sides = self.sides(value, arm)
+            if isinstance(value, _Node) and sides:
+                found.add(value)
+            else:
+                leaves.add(value)
+            waiting += sides
+        inside = found.union(run)
+        goes_without = all(self.users[n] <= found for n in found) and all(
+            not self.is_used_outside(n, inside) for n in run if n not in found
+        )
+        return found if goes_without and not found & leaves else set()
 
     def condition_costs(self) -> dict[tuple[Var, ...], int]:
         """Return, by the outputs of each If of the tree, the cost of its and its inner conditions.
@@ -265,50 +299,116 @@ class _Flattening:
     def emit_tree(self, s: If, tree: _Tree) -> None:
         tree.settle(s.outs)
         atoms: dict[_Node, Atom] = {}
-        for arms, run in _runs(tree.nodes):
-            self.emit_run(arms, run, tree, atoms)
-        for out in s.outs:
-            value = tree.value(out)
+        runs = list(_runs(tree.nodes))
+        skipped = [run for run in runs if _is_skipped(*run)]
+        closing = tree.closing(skipped[0][1]) if len(skipped) == 1 else set()
+        for arms, run in runs:
+            if not closing or not _is_skipped(arms, run):
+                self.emit_run(arms, [n for n in run if n not in closing], tree, atoms)
+        results = [tree.value(out) for out in s.outs]
+        if closing:
+            ((arms, run),) = skipped
+            chosen = [value for value in dict.fromkeys(results) if isinstance(value, _Node)]
+            self.emit_closing(arms, [n for n in run if n not in closing], chosen, tree, atoms)
+        for out, value in zip(s.outs, results, strict=True):
             self.names[out] = atoms[value] if isinstance(value, _Node) else value
+
+    def emit_closing(
+        self,
+        arms: Set[_Arm],
+        run: Sequence[_Node],
+        results: Sequence[_Node],
+        tree: _Tree,
+        atoms: dict[_Node, Atom],
+    ) -> None:
+        """Emit nodes that arms need and all results, under a condition that tells which arms."""
+
+        def emit(is_taken: bool) -> list[Atom]:
+            if is_taken:
+                self.emit_nodes(run, atoms)
+            return [self.chosen(v, tree.root, arms, is_taken, tree, atoms) for v in results]
+
+        outs = self.builder.if_(self.guard(arms, atoms), lambda: emit(True), lambda: emit(False))
+        atoms.update(zip(results, outs, strict=True))
+
+    def chosen(
+        self,
+        value: _Node | Atom,
+        arm: _Arm,
+        arms: Set[_Arm],
+        is_taken: bool,
+        tree: _Tree,
+        atoms: dict[_Node, Atom],
+    ) -> Atom:
+        """Return a result where it is known that some arms are taken, or that none of them is."""
+        if not isinstance(value, _Node):
+            return value
+        sides = [
+            self.chosen(inner, side, arms, is_taken, tree, atoms)
+            for inner, side in tree.sides(value, arm)
+            if _may_be_taken(side, arms, is_taken)
+        ]
+        if not sides:
+            return atoms[value]
+        if len(sides) == 1:
+            return sides[0]
+        self.builder.line = value.line or self.builder.line
+        cond = value.args[0]
+        return self.builder.op("where", atoms[cond] if isinstance(cond, _Node) else cond, *sides)
+
+    def emit_nodes(self, run: Sequence[_Node], atoms: dict[_Node, Atom]) -> None:
+        """Emit nodes, each after what it is computed from."""
+        for node in run:
+            self.builder.line = node.line or self.builder.line
+            args = (atoms[a] if isinstance(a, _Node) else a for a in node.args)
+            atoms[node] = self.builder.op(node.op, *args, type=node.type)
 
     def emit_run(
         self, arms: Set[_Arm], run: Sequence[_Node], tree: _Tree, atoms: dict[_Node, Atom]
     ) -> None:
-        """Emit nodes that arms need, under their condition if that can save something."""
+        """Emit nodes that arms need: under their condition if that can save something."""
+        if not _is_skipped(arms, run):
+            self.emit_nodes(run, atoms)
+            return
         members = set(run)
         wanted = [n for n in run if tree.is_used_outside(n, members)]
 
         def emit() -> list[Atom]:
-            for node in run:
-                self.builder.line = node.line or self.builder.line
-                args = (atoms[a] if isinstance(a, _Node) else a for a in node.args)
-                atoms[node] = self.builder.op(node.op, *args, type=node.type)
+            self.emit_nodes(run, atoms)
             return [atoms[n] for n in wanted]
 
-        if not _is_skipped(arms, run):
-            emit()
-            return
         zeros = [self.builder.const(0, n.type) for n in wanted]
         outs = self.builder.if_(self.guard(arms, atoms), emit, lambda: zeros)
         atoms.update(zip(wanted, outs, strict=True))
 
     def guard(self, arms: Set[_Arm], atoms: dict[_Node, Atom]) -> Atom:
         """Return the condition that some arm is taken."""
-        paths = [self.path(arm, atoms) for arm in sorted(arms, key=lambda a: a.index)]
+        paths = [self.path(arm, arms, atoms) for arm in sorted(arms, key=lambda a: a.index)]
         guard = paths[0]
         for path in paths[1:]:
             guard = self.builder.op("or", guard, path)
         return guard
 
-    def path(self, arm: _Arm, atoms: dict[_Node, Atom]) -> Atom:
-        """Return the condition that an arm is taken."""
+    def path(self, arm: _Arm, others: Set[_Arm], atoms: dict[_Node, Atom]) -> Atom:
+        """Return the condition that an arm is taken, but for what others beside it say already."""
         cond = atoms[arm.cond] if isinstance(arm.cond, _Node) else arm.cond
         assert cond is not None
         assert arm.parent is not None
         own = cond if arm.taken else self.builder.op("not", cond)
-        if arm.parent.parent is None:
+        outer = arm.parent
+        while outer.parent is not None and outer.sibling in others:
+            outer = outer.parent
+        if outer.parent is None:
             return own
-        return self.builder.op("and", self.path(arm.parent, atoms), own)
+        return self.builder.op("and", self.path(outer, others, atoms), own)
+
+
+def _may_be_taken(arm: _Arm, arms: Set[_Arm], is_taken: bool) -> bool:
+    """Whether an arm may be taken if some of ``arms`` are, or if none of them is."""
+    is_inside = arm in arms or not arms.isdisjoint(_ancestors(arm))
+    if not is_taken:
+        return not is_inside
+    return is_inside or any(arm in _ancestors(a) for a in arms)
 
 
 def _is_tree(s: If) -> bool:

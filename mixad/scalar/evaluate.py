@@ -142,6 +142,7 @@ def _shr(x: Scalar, y: Scalar) -> Scalar:
 
 DEFINITIONS: Mapping[str, Callable[..., Scalar]] = MappingProxyType({
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "bounded_reciprocal": np.reciprocal,
     "floordiv": _floordiv, "mod": _mod, "neg": np.negative, "abs": np.abs, "fma": _fma,
     "sqrt": np.sqrt, "copysign": np.copysign,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint,

@@ -124,6 +124,8 @@ def _arithmetic() -> tuple[Op, ...]:
            doc="Quotient in which a zero x gives zero whatever y is."),
         Op("div", 2, "float", ("1 / y", "-(out / y)"), safe=two, singular=True, array="x / y",
            doc="IEEE quotient."),
+        Op("bounded_reciprocal", 1, "float", safe=(1.0,), array="1 / x",
+           doc="1 / x for x from 1 to 2, where CUDA needs no division of special values."),
         Op("floordiv", 2, "number", ("0", "0"), safe=two, array="floor_divide(x, y)",
            doc="Quotient rounded down, as Python's //; an integer divided by zero gives 0."),
         Op("mod", 2, "number", ("1", "-floordiv(x, y)"), safe=two, array="remainder(x, y)",

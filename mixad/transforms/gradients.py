@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, 
 
 from mixad import pytree
 from mixad.backends.unsupported_arrays import check_no_tracer
+from mixad.broadcast.direct_pullback import pull_at_once
 from mixad.call.signature import (
     Argnums,
     Function,
@@ -287,7 +288,13 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     check_sequence("value_and_vjp", "primals", primals)
     asked = Asked(cotangent, of_number=False, with_value=True)
     positions = range(len(primals))
-    value, gradients, _ = _pulled_back("value_and_vjp", f, primals, positions, {}, False, asked)
+
+    def record() -> tuple[Any, Sequence[Any]]:
+        name, kwargs = "value_and_vjp", dict[str, Any]()
+        value, gradients, _ = _pulled_back(name, f, primals, positions, kwargs, False, asked)
+        return value, gradients
+
+    value, gradients = pull_at_once(f, primals, cotangent, record)
     return value, tuple(gradients)
 
 

@@ -21,7 +21,10 @@ import pytest
 
 from benchmarks.offline import H200
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, compiled, usage_in
+from mixad.emit.cuda.instructions import native
 from mixad.errors import BackendError
+from mixad.scalar.ops import TABLE
+from mixad.scalar.types import F32, F64, ScalarType
 
 HEADER = Path(__file__).with_name("cuda_emulator.hpp")
 SCHEDULER = HEADER.with_suffix(".cpp")
@@ -29,6 +32,15 @@ FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-sha
          "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable",
          "-Wno-unused-but-set-variable", "-Wno-tautological-compare")  # fmt: skip
 ALIGNMENT = 16
+
+
+UNTESTED: dict[str, tuple[ScalarType, ...]] = {
+    **{op.name: (F32, F64) for op in TABLE if op.lowering == "libm"},
+    **{op.name: (F32,) for op in TABLE if native(op.name, F32)},
+    "bounded_reciprocal": (F32,),
+}
+"""Ops that a device computes by functions or instructions of CUDA's own, and the emulator by libm
+or a division: what it says of their digits holds here only.  `tests/gpu` compares them first."""
 
 
 @functools.cache

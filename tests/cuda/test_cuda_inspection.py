@@ -161,28 +161,38 @@ def test_the_compilers_log_is_shown():
 @needs_nvrtc
 def test_without_a_disassembler_the_refusal_says_what_to_install(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(BackendError, match=r"neither nvdisasm nor cuobjdump .* CUDA toolkit"):
+    monkeypatch.setattr(pathfinder(), "find_nvidia_binary_utility", lambda name: None)
+    with pytest.raises(BackendError, match=r"nvdisasm.* pip install cuda-pathfinder nvidia-cuda-"):
         mixad.broadcast(lambda x: x * x).source(X, stage="sass")
 
 
-@needs_nvrtc
-@pytest.mark.parametrize("tool", ["nvdisasm", "cuobjdump"])
-def test_machine_code_is_shown_by_the_tool_that_is_there(tool, tmp_path, monkeypatch):
-    script = tmp_path / tool
-    script.write_text('#!/bin/sh\necho "$0 $1"\n/usr/bin/head -c 4 "$2" | /usr/bin/od -c\n')
+def pathfinder():
+    return pytest.importorskip("cuda.pathfinder")
+
+
+def script_in(folder, text):
+    """Put a stand-in for the disassembler into a folder; return its path."""
+    script = folder / "nvdisasm"
+    script.write_text(f"#!/bin/sh\n{text}\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    return str(script)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("is_on_path", [True, False], ids=["on the path", "of a wheel"])
+def test_machine_code_is_shown_by_the_tool_that_is_there(is_on_path, tmp_path, monkeypatch):
+    tool = script_in(tmp_path, 'echo "$0 $1"; /usr/bin/head -c 4 "$2" | /usr/bin/od -c')
+    monkeypatch.setenv("PATH", str(tmp_path) if is_on_path else "")
+    monkeypatch.setattr(pathfinder(), "find_nvidia_binary_utility", {"nvdisasm": tool}.get)
     text = mixad.broadcast(lambda x: x * x).source(X, stage="sass")
     assert text.startswith("// ")
-    assert f"{tool} --" in text
+    assert f"{tool} --print-code" in text
     assert "177   E   L   F" in text
 
 
 @needs_nvrtc
 def test_a_tool_that_fails_is_named_with_what_it_said(tmp_path, monkeypatch):
-    script = tmp_path / "nvdisasm"
-    script.write_text("#!/bin/sh\necho too new >&2\nexit 3\n")
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    script_in(tmp_path, "echo too new >&2; exit 3")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendError, match="nvdisasm fails with status 3: too new"):
         mixad.broadcast(lambda x: x * x).source(X, stage="sass")

@@ -8,10 +8,11 @@ import re
 
 import numpy as np
 import pytest
-from cuda_emulator import emulated
+from cuda_emulator import UNTESTED, emulated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import mixad
 from benchmarks.offline import H200
 from mixad.backends.arrays import NUMPY, layout_of
 from mixad.backends.cuda.choice import BlockShape
@@ -21,7 +22,9 @@ from mixad.kernel.plan import Layout, plan
 from mixad.kernel.spec import OutputRequest
 from mixad.kernel.tiling import partial_shape, tile_count
 from mixad.scalar.ir import Block, Const, Equation, Line, Param, Program, Var
+from mixad.scalar.ops import BY_NAME, TABLE
 from mixad.scalar.types import BOOL, F32, F64, I8, I64
+from mixad.special import fma
 
 EXAMPLES = 40
 NO_CACHE_LIMIT = 1 << 40
@@ -304,3 +307,46 @@ def test_what_does_not_fit_32_bits_is_counted_in_64(shape, wide):
     dialect = bound.dialect(BlockShape(1, 256), True)
     assert dialect.wide == wide
     assert ("typedef unsigned long long index_t;" in bound.kernel.text(dialect)) == wide
+
+
+@pytest.mark.slow
+def test_a_reciprocal_between_1_and_2_is_as_ieee_divides_from_any_within_an_ulp():
+    """What a device computes from its approximation, with each number that this may be.
+
+    From 0.5 the last number below 2 would go wrong: CUDA's own division takes the same steps
+    there, so that its approximation is another one.
+    """
+    step = mixad.broadcast(lambda x, near: fma(near, fma(-x, near, 1.0), near))
+    x = np.arange(0x3F800000, 0x40000001, dtype=np.uint32).view(np.float32)
+    right, exact = 1 / x, 1 / x.astype(np.float64)
+    for ulps in (-1, 0, 1):
+        near = (right.view(np.int32) + ulps).view(np.float32)
+        is_near = (np.abs(near - exact) <= 2.0**-24) & ~((x == x[-2]) & (near == 0.5))
+        np.testing.assert_array_equal(step(x, near)[is_near], right[is_near])
+
+
+EXACT = {"fabs", "sqrt", "fma", "copysign", "floor", "ceil", "trunc", "rint"}
+"""Functions of the host's and of CUDA's that have one right result."""
+
+
+def calls_of_maths(name, type):
+    """Return the functions that the text of an op calls, but for what the text itself defines."""
+    op = next(op for op in TABLE if op.name == name)
+    xs = [Var(k, type) for k in range(op.arity)]
+    out = Var(op.arity, BOOL if op.result == "bool" else type)
+    params = tuple(Param("xyz"[k], x) for k, x in enumerate(xs))
+    program = Program(name, params, Block((Equation(out, name, tuple(xs)),), (out,)))
+    arrays = [np.ones(8, type.dtype)] * op.arity
+    launch = planned(program, [OutputRequest(0, 0)], arrays, (8,))
+    whole, _, body = emit_kernel(for_threads(launch.spec), Dialect()).rpartition("extern")
+    called = set(re.findall(r"= (?:[^;]*?[^\w<])?([a-z]\w*)\(", body)) - {"in_memory"}
+    called = {c.removesuffix("f") if type == F32 else c for c in called} - EXACT
+    own = "bounded_reciprocal" if type == F32 else ""
+    return {c for c in called if c == own or f" {c}(" not in whole}
+
+
+@pytest.mark.slow
+def test_the_emulator_tells_which_functions_of_cudas_it_does_not_test():
+    ops = [op.name for op in TABLE if op.domain in ("float", "number") and op.name != "bitcast"]
+    found = {(c, t) for name in ops for t in (F32, F64) for c in calls_of_maths(name, t)}
+    assert found == {(BY_NAME[n].c or n, t) for n, types in UNTESTED.items() for t in types}

@@ -107,7 +107,9 @@ class CudaBackend:
         block, arrays, uniforms = binding.words, binding.arrays, binding.uniforms
         is_empty, is_finished = not binding.tiles, binding.is_finished
         indexes, outputs = bound.launch.may_be_outside, self._outputs(binding, library, device)
-        packed, rows_misaligned = bound.packed, 0 if bound.rows_aligned else 1
+        launch_all = self._launch_indexed if indexes else self._launch_passes
+        is_plain = bound.elements > 0 and not indexes
+        packed, rows_misaligned = bound.packed, int(not bound.rows_aligned)
         launches = bound.launches.setdefault(device, {})
 
         def run(bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -127,10 +129,11 @@ class CudaBackend:
                 misaligned |= words[at] & mask
             is_aligned = not misaligned
             prepared = launches.get(is_aligned) or self.compile_launches(bound, device, is_aligned)
-            if indexes:
-                self._launch_indexed(bound, prepared, words, library, device)
+            if is_plain:
+                for launch in prepared:
+                    launch(words)
             else:
-                self._launch_passes(bound, prepared, words, library, device)
+                launch_all(bound, prepared, words, library, device)
             if is_finished:
                 return tuple(results)
             return self._finished(binding, results, library, device)

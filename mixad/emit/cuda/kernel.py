@@ -224,8 +224,8 @@ class _Pass:
         self.part = text.let("index_t", f"tile % {self.blocks}")
         self.low = text.let("index_t", f"{self.part} * {BLOCK}")
         self.extent = text.let("index_t", self.number(block.EXTENT))
-        left = text.let("index_t", f"{self.extent} - {self.low}")
-        self.width = text.let("index_t", f"{left} < {BLOCK} ? {left} : {BLOCK}")
+        whole = text.let("index_t", f"{self.low} + {BLOCK}")
+        self.end = text.let("index_t", f"{whole} < {self.extent} ? {whole} : {self.extent}")
         self.uniforms = {
             self.program.params[k].var: text.let(type, self.uniform(block.params[k], type))
             for k, operand in enumerate(self.spec.operands)
@@ -277,7 +277,7 @@ class _Pass:
         self.text.add("#pragma unroll" if is_unrolled else "#pragma unroll 1")
         with self.text.braces(self.each_group):
             column = self.text.let("index_t", self.first_column)
-            has_columns = f"{self.here} && {column} < {self.width}"
+            has_columns = f"{self.here} && {column} < {self.end}"
             if self.is_interleaved:
                 mask = f"__ballot_sync(0xffffffffu, {has_columns})"
                 self.mask = self.text.let("unsigned", mask)
@@ -301,15 +301,13 @@ class _Pass:
         return [row, *indices] if self.spec.rank > 1 else []
 
     def starts(self, indices: list[str]) -> dict[int, str]:
-        """Return, for each lane param, the address of the tile's first element in the row."""
+        """Return, for each lane param, the address of the row's first element."""
         starts = {}
         for k, operand in enumerate(self.spec.operands):
             if not isinstance(operand, Operand):
                 continue
             terms = [self.word(self.block.params[k])]
             terms += self.walked(indices, partial(self.block.outer_stride, k))
-            if operand.step != "zero":
-                terms.append(f"(long long){self.low} * {self.step(k, operand)}")
             starts[k] = self.text.let("long long", " + ".join(terms))
         return starts
 
@@ -319,12 +317,6 @@ class _Pass:
             f"(long long){index} * {self.word(stride(axis))}" for axis, index in enumerate(indices)
         ]
 
-    def step(self, param: int, operand: Operand) -> str:
-        """Return the bytes between neighbours along the innermost axis."""
-        if operand.step == "any":
-            return self.word(self.block.inner_stride(param))
-        return f"{operand.type.itemsize}ll"
-
     # -- the elements of a thread ----------------------------------------------------------------
 
     @property
@@ -332,13 +324,13 @@ class _Pass:
         """The head of the loop over the thread's groups of neighbours."""
         turns = f"group < {self.groups}"
         if self.has_copies:  # groups that no thread has cost barriers
-            turns += f" && group * blockDim.x * {self.vector} < {self.width}"
+            turns += f" && {self.low} + group * blockDim.x * {self.vector} < {self.end}"
         return f"for (int group = 0; {turns}; group++)"
 
     @property
     def first_column(self) -> str:
-        """The first of the thread's neighbours in a group."""
-        return f"(group * blockDim.x + threadIdx.x) * {self.vector}"
+        """The column of the first of the thread's neighbours in a group."""
+        return f"{self.low} + (group * blockDim.x + threadIdx.x) * {self.vector}"
 
     def columns(self, column: str, starts: dict[int, str]) -> None:
         """Emit load, program and combination for the thread's neighbours in one group."""
@@ -417,11 +409,11 @@ class _Pass:
         output = self.outputs[k]
         size = output.type.itemsize * len(output.sources)
         terms = [self.word(self.block.outputs[k])]
-        along = f"(long long){self.low} + {column}"
+        along = f"(long long)({column})"
         if output.is_part:
             terms += self.walked(self.indices, partial(self.block.part_stride, k))
-        else:
-            along = f"(long long){self.row_number} * {self.extent} + {along}"
+        elif self.indices:
+            along = f"(long long){self.row_number} * {self.extent} + {column}"
         return self.text.let("long long", " + ".join([*terms, f"({along}) * {size}"]))
 
     def loaded(self, param: int, operand: Operand, start: str, column: str) -> str:
@@ -433,7 +425,8 @@ class _Pass:
             case "unit":
                 at = f"{start} + (long long){column} * {type.itemsize}"
                 return f"{self.packed(type, text.let('long long', at))}.item[lane]"
-        at = f"{start} + ((long long){column} + lane) * {self.step(param, operand)}"
+        step = self.word(self.block.inner_stride(param))
+        at = f"{start} + (long long)({column} + lane) * {step}"
         return f"*(const {c_type(type)} *)in_memory({at})"
 
     def lane(self, loaded: dict[int, str], packs: dict[int, str], column: str) -> None:
@@ -460,7 +453,7 @@ class _Pass:
     def begin_pairs(self, column: str) -> str:
         """Emit where an element puts its pairs; return what it puts them in."""
         text, pairs = self.text, self.text.name("p")
-        at = f"(long long){self.row_number} * {self.extent} + {self.low} + {column} + lane"
+        at = f"(long long){self.row_number} * {self.extent} + {column} + lane"
         self.element = text.let("long long", at)
         _, starts, elements, values = self.pair_words
         text.add(f"Pairs {pairs} = {{0, 0, 0}};")
@@ -573,8 +566,8 @@ class _Pass:
         with text.braces(self.each_group), self.each_lane():
             total = text.let(type, f"sum_along_rows({own}[group][lane])")
             column = text.let("index_t", f"{self.first_column} + lane")
-            at = f"(long long){self.run} * {self.extent} + {self.low} + {column}"
-            self.left(k, f"{column} < {self.width} && threadIdx.y == 0", at, total)
+            at = f"(long long){self.run} * {self.extent} + {column}"
+            self.left(k, f"{column} < {self.end} && threadIdx.y == 0", at, total)
 
     def sum_type(self, k: int) -> ScalarType:
         return accumulator(self.outputs[k].type)

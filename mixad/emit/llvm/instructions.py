@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from mixad.emit.llvm.narrow import from_narrow, to_narrow
-from mixad.emit.llvm.text import GANG, Dialect, Text, Value, llvm_type
+from mixad.emit.llvm.text import GANG, Dialect, Text, Value, literal, llvm_type
 from mixad.scalar.ir import Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType, integer_bounds
@@ -111,6 +111,12 @@ def _abs(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> 
         return x
     function = text.declare(f"llvm.abs.{_suffix(type, lanes)}", f"{x.llvm} {{}}({x.llvm}, i1)")
     return text.value(f"call {x.llvm} {function}({x}, i1 false)", type, lanes)
+
+
+def _reciprocal(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+    (x,) = args
+    one = Value(literal(Const(1.0, type)), type, False)
+    return text.value(f"fdiv {text.splat(one) if lanes else one}, {x.text}", type, lanes)
 
 
 def _signbit(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
@@ -270,8 +276,9 @@ def _saturated_lanes(text: Text, x: Value, type: ScalarType) -> Value:
 _Spelling: TypeAlias = Callable[[Text, tuple[Value, ...], ScalarType, bool], Value]
 
 SPECIAL: Mapping[str, _Spelling] = MappingProxyType({
-    "abs": _abs, "floordiv": _floordiv, "mod": _mod, "signbit": _signbit, "where": _where,
-    "not": _not, "shl": _shl, "shr": _shr, "convert": _convert, "bitcast": _bitcast,
+    "abs": _abs, "bounded_reciprocal": _reciprocal, "floordiv": _floordiv, "mod": _mod,
+    "signbit": _signbit, "where": _where, "not": _not, "shl": _shl, "shr": _shr,
+    "convert": _convert, "bitcast": _bitcast,
 })  # fmt: skip
 """Ops that take more than one instruction."""
 

@@ -8,7 +8,7 @@ normal range are rounded once: 2ᵏ is applied in two factors, the first of whic
 
 from __future__ import annotations
 
-from mixad.scalar.expression import Operand, Term
+from mixad.scalar.expression import Operand, Term, call
 from mixad.scalar.ir import Atom, Const, Equation
 from mixad.scalar.math.floats import (
     Format,
@@ -157,29 +157,22 @@ def logistic_density(x: Term) -> Term:
 
 def _tails(x: Term) -> tuple[Term, Term]:
     """Return sigmoid(-|x|) and sigmoid(|x|)."""
-    e, p = _logistic(x)
-    d = 1 - p
-    lost = fma(-p, e, e - p)  # e - p(1 + e): what rounding 1 + e and the quotient left over
-    return fma(lost, d, p), d
+    e = exp_nonpositive(-abs(_twice_half(x)))
+    inverse = call("bounded_reciprocal", 1 + e)
+    p = e * inverse
+    lost = fma(-p, e, e - p)  # e - p(1 + e): what rounding 1 + e, its inverse and p left over
+    smaller = fma(lost, inverse, p)
+    return smaller, 1 - smaller
 
 
 def tanh(x: Term) -> Term:
-    """1 - 2p, where p belongs to 2|x|, and an odd polynomial near 0.
-
-    e and p are those of sigmoid(2x), which the derivative needs.
-    """
+    """1 - 2p with p = sigmoid(-2|x|), which the derivative needs, and an odd polynomial near 0."""
     layout = format_of(x)
-    _, p = _logistic(2 * x)
+    p, _ = _tails(2 * x)
     magnitude = abs(x)
     z = x * x
     small = fma(magnitude * z, polynomial(z, layout.tables["TANH"]), magnitude)
     return copysign(where(magnitude < _TANH_SPLIT, small, fma(p, -2.0, 1.0)), x)
-
-
-def _logistic(x: Term) -> tuple[Term, Term]:
-    """Return e = exp(-|x|) and e/(1 + e): the same for x and -x."""
-    e = exp_nonpositive(-abs(_twice_half(x)))
-    return e, e / (1 + e)
 
 
 def _twice_half(x: Term) -> Term:

@@ -27,7 +27,7 @@ from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.tape.named_call import NamedCall, Pulled, name_call, named_call
-from mixad_torch.borrow import borrow
+from mixad_torch.borrow import APPLY, borrow
 
 __all__ = ["KERNEL", "TorchIntegration"]
 
@@ -155,9 +155,9 @@ def _entered(
 ) -> tuple[torch.Tensor, ...]:
     """Make a call in torch's graph; torch.func needs the form that binds arguments by name."""
     if torch._C._are_functorch_transforms_active():
-        return _Transformed.apply(name, numbers, sizes, *tensors)
+        return _apply_transformed(name, numbers, sizes, *tensors)
     if torch.is_grad_enabled():
-        return _Recorded.apply(name, numbers, sizes, *tensors)
+        return _apply_recorded(name, numbers, sizes, *tensors)
     return _made(name, numbers, sizes, tensors)
 
 
@@ -236,6 +236,10 @@ class _Transformed(_Recorded):
             f"{named_call(name).program.name}: torch.vmap does not see what happens here: kernels "
             "broadcast, so call it on arrays with the mapped axis in front"
         )
+
+
+# Torch's own way to apply a function: what is traced by mixad has been told apart before.
+_apply_recorded, _apply_transformed = (APPLY.__get__(None, f) for f in (_Recorded, _Transformed))
 
 
 def _pulled(

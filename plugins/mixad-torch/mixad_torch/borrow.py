@@ -80,15 +80,16 @@ def functional_call(
     return _record(made)
 
 
-_apply = torch.autograd.Function.apply.__func__
+APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
+"""A class method of Python's or, from torch 2.14 on, of C's."""
 
 
-@wraps(_apply)
+@wraps(torch.autograd.Function.apply)
 def _apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """Apply a user's function of torch; of traced values it is recorded with its own backward."""
+    call = APPLY.__get__(None, cls)
     if not any(map(is_traced, _flatten((*args, *kwargs.values()))[0])):
-        return _apply(cls, *args, **kwargs)
-    call = partial(_apply, cls)
+        return call(*args, **kwargs)
     return _record(_Call(f"{cls.__name__}.apply", call, args, kwargs, (), is_module=True))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from math import prod
 from operator import attrgetter
 from typing import Any
 
@@ -42,6 +44,8 @@ class TorchDriver:
         self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
         """Return new memory of torch's own allocator, used on the current stream."""
+        if _current_device() == device.index:
+            return _empty_strided(shape, _contiguous(shape), dtype)
         return torch.empty(size=shape, dtype=dtype, device=device)
 
     def zeros(
@@ -101,6 +105,15 @@ def _stream(index: int) -> int:
 # Kernels of torch.compile call these; public names take several times as long.
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _stream)
 _current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+_empty_strided: Callable[..., torch.Tensor] = torch._C._dynamo.guards._empty_strided_cuda
+
+
+@lru_cache(maxsize=4096)
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return how many elements are between neighbours along each axis."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
 _NO_CONTEXT = driver.CUresult.CUDA_ERROR_INVALID_CONTEXT
 
 

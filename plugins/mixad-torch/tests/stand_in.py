@@ -1,49 +1,32 @@
-"""A stand-in for CUDA's driver and compiler: launches reach the emulator of CUDA C++.
+"""A stand-in for a device: cuda-bindings and NVRTC are real, launches reach the emulator.
 
-The module has the names and calling conventions of `cuda.bindings.driver` as far as the driver of
-mixad-torch uses them; "machine code" is the text.
+NVRTC compiles each text to machine code, which is remembered by its bytes and loaded by
+cuda-bindings into `benchmarks.stand_in`'s library; the emulator runs the text.
 """
 
 from __future__ import annotations
 
 import ctypes
-import enum
-import threading
+import struct
 from array import array
-from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import Any
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, ClassVar
 
-from cuda_emulator import H200, EmulatedDriver
+from cuda_emulator import EmulatedDriver
 
-from mixad.backends.cuda import Code
-from mixad.errors import BackendError
+from benchmarks import stand_in
+from mixad.backends import nvrtc
+from mixad.backends.cuda import Code, Usage, usage_in
 
+REGISTERS, LOCAL, SHARED = 4, 3, 1
+"""What of a function is asked for, as ``CUfunction_attribute`` has it."""
 
-class CUresult(enum.IntEnum):
-    CUDA_SUCCESS = 0
-    CUDA_ERROR_INVALID_VALUE = 1
-    CUDA_ERROR_INVALID_CONTEXT = 201
-
-
-class CUfunction_attribute(enum.IntEnum):  # noqa: N801
-    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1
-    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3
-    CU_FUNC_ATTRIBUTE_NUM_REGS = 4
-
-
-USED = {
-    CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS: 40,
-    CUfunction_attribute.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: 0,
-    CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: 1024,
-}
-"""What every kernel says that it uses."""
-
-OK = CUresult.CUDA_SUCCESS
+_COMPILED = nvrtc.compiled
 
 
 class StandIn:
-    """CUDA as one process sees it.
+    """CUDA as one process sees it: what an earlier one loaded stays.
 
     Attributes
     ----------
@@ -59,63 +42,69 @@ class StandIn:
         Whether the current stream is recorded for a graph.
     """
 
+    _emulator = EmulatedDriver()
+    _numbers = count(1)
+    _texts: ClassVar[dict[bytes, str]] = {}  # by machine code
+    _modules: ClassVar[dict[int, bytes]] = {}
+    _functions: ClassVar[dict[int, tuple[Any, Usage | None]]] = {}
+
     def __init__(self) -> None:
         self.compiled: list[tuple[str, str]] = []
         self.stream = 77
         self.streams: list[int] = []
         self.captures = False
         self.entered: list[Any] = []
-        self._emulator = EmulatedDriver()
-        self._of_thread = threading.local()
-
-    @property
-    def driver(self) -> ModuleType:
-        module = ModuleType("cuda.bindings.driver")
-        module.CUresult = CUresult
-        module.CUdevice_attribute, module.CUfunction_attribute = int, CUfunction_attribute
-        module.cuDeviceGet = lambda ordinal: (OK, ordinal)
-        module.cuDeviceGetAttribute = lambda number, device: (OK, H200[number])
-        module.cuDevicePrimaryCtxRetain = lambda device: (OK, device)
-        module.cuCtxSetCurrent = self._set_context
-        module.cuFuncGetAttribute = lambda name, function: self._in_context(lambda: USED[name])
-        module.cuModuleLoadData = lambda cubin: self._in_context(lambda: bytes(cubin))
-        module.cuModuleGetFunction = self._function
-        module.cuLaunchKernel = self._launch
-        module.cuGetErrorString = lambda status: (OK, b"a stand-in's error")
-        return module
-
-    def _set_context(self, context: Any) -> Any:
-        self._of_thread.context = context
-        return (OK,)
-
-    def _in_context(self, answer: Callable[[], Any]) -> Any:
-        """Answer only a thread that has a context, as CUDA does."""
-        if not hasattr(self._of_thread, "context"):
-            return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
-        return OK, answer()
+        stand_in.use(
+            stand_in.hooks(
+                load=self._load,
+                find=self._find,
+                function_attribute=self._attribute,
+                launch=self._launch,
+            )
+        )
 
     def compile(self, text: str, architecture: str, options: Sequence[str] = ()) -> Code:
-        """Stand in for `mixad.backends.nvrtc.compiled`."""
-        if "not C++" in text:
-            raise BackendError("NVRTC does not compile a kernel:\nline 1")
+        """Compile by NVRTC, and remember what was compiled."""
+        code = _COMPILED(text, architecture, options)
+        self._texts[code.cubin or code.ptx.encode()] = text
         self.compiled.append((text, architecture))
-        return Code(text, text.encode(), "")
+        return code
 
-    def _function(self, module: bytes, name: bytes) -> Any:
-        entry = name.decode()
-        return OK, self._emulator.compile(module.decode().rstrip("\0"), [entry], None)[entry]
+    def _load(self, image: int) -> int:
+        number = next(self._numbers)
+        self._modules[number] = _image_at(image)
+        return number
 
-    def _launch(self, function: Any, *rest: Any) -> Any:
-        blocks, one_y, one_z, x, y, z, shared, stream, params, extra = rest
-        if not hasattr(self._of_thread, "context"):
-            return (CUresult.CUDA_ERROR_INVALID_CONTEXT,)
-        if not blocks:
-            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
-        assert (one_y, one_z, z, shared, extra) == (1, 1, 1, 0, 0)
-        self.streams.append(stream)
-        address = ctypes.c_void_p.from_address(params).value
-        self._emulator.launch(function, blocks, (x, y), None, _Words(address))
-        return (OK,)
+    def _find(self, module: int, name: bytes) -> int:
+        code, entry, number = self._modules[module], name.decode(), next(self._numbers)
+        used = usage_in(code)[entry] if code.startswith(b"\x7fELF") else None
+        emulated = self._emulator.compile(self._texts[code], [entry], None)[entry]
+        self._functions[number] = emulated, used
+        return number
+
+    def _attribute(self, attribute: int, function: int) -> int:
+        _, used = self._functions[function]
+        return {REGISTERS: used.registers, LOCAL: used.local, SHARED: used.shared}[attribute]
+
+    def _launch(
+        self, function: int, blocks: int, x: int, y: int, stream: int | None, argument: int
+    ) -> int:
+        self.streams.append(stream or 0)
+        self._emulator.launch(self._functions[function][0], blocks, (x, y), None, _Words(argument))
+        return 0
+
+
+def _image_at(address: int) -> bytes:
+    """Return what is at an address: an ELF file, which ends with its last table, or a text."""
+    if ctypes.string_at(address, 4) != b"\x7fELF":
+        return ctypes.string_at(address)
+    header = ctypes.string_at(address, 64)
+    segments, sections = struct.unpack_from("<QQ", header, 32)
+    of_segment, count_of_segments, of_section, count_of_sections = struct.unpack_from(
+        "<4H", header, 54
+    )
+    ends = segments + of_segment * count_of_segments, sections + of_section * count_of_sections
+    return ctypes.string_at(address, max(ends))
 
 
 class _Words(array):

@@ -1,4 +1,7 @@
-"""The driver on a stand-in for CUDA: tensors of the host, kernels run by the emulator."""
+"""The driver on a stand-in for a device: tensors of the host, kernels run by the emulator.
+
+What compiles and what loads is real: NVRTC and cuda-bindings.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,29 @@ from array import array
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 torch = pytest.importorskip("torch")
+driver_of_cuda = pytest.importorskip("cuda.bindings.driver")
 sys.path[:0] = [
     str(Path(__file__).parent),
     str(Path(__file__).parents[3] / "tests" / "cuda"),
 ]
 
-from cuda_emulator import compiler  # noqa: E402
+from cuda_emulator import compiler, needs_nvrtc  # noqa: E402
 from stand_in import StandIn  # noqa: E402
 
 import mixad  # noqa: E402
 from mixad.backends import nvrtc, registry  # noqa: E402
-from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage  # noqa: E402
+from mixad.backends.cuda import ATTRIBUTES, CudaBackend, usage_in  # noqa: E402
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl  # noqa: E402
 from mixad.errors import BackendError, TracerError  # noqa: E402
 from mixad.scalar.types import STORED_TYPES  # noqa: E402
 from mixad.tape import registers, segments  # noqa: E402
 from mixad.tape.plan import Plan  # noqa: E402
+
+pytestmark = needs_nvrtc
 
 NOTHING = """
 struct Arguments { long long word[1]; };
@@ -44,14 +49,12 @@ def cuda(monkeypatch, tmp_path):
     compiler()
     monkeypatch.setenv("MIXAD_CACHE_DIR", str(tmp_path))
     stand_in = StandIn()
-    for name in ("cuda", "cuda.bindings"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", stand_in.driver)
-    monkeypatch.setattr(sys.modules["cuda.bindings"], "driver", stand_in.driver, raising=False)
     monkeypatch.setattr(nvrtc, "compiled", stand_in.compile)
-    monkeypatch.setattr(nvrtc, "_version", lambda: "12.9")
-    monkeypatch.setattr(nvrtc, "_is_installed", lambda: True)
-    monkeypatch.setattr(nvrtc, "_architectures", lambda: [80, 90])
+    device_of = driver_of_cuda.cuDeviceGet
+    monkeypatch.setattr(driver_of_cuda, "cuDeviceGet", lambda index: device_of(index or 0))
+    allocators = torch._C._dynamo.guards
+    on_the_host = allocators._empty_strided_cpu
+    monkeypatch.setattr(allocators, "_empty_strided_cuda", on_the_host, raising=False)
     monkeypatch.delitem(sys.modules, "mixad_torch.driver", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     current_stream = lambda index: stand_in.stream  # noqa: E731
@@ -127,7 +130,9 @@ def test_gradients_of_tensors(backend, cuda):
 def test_what_kernels_use_and_devices_have_is_asked_of_cuda(driver):
     device = torch.device("cuda", 0)
     (function,) = driver.compile(NOTHING, ["k"], device).values()
-    assert driver.usage(function, device) == Usage(registers=40, local=0, shared=1024)
+    used = usage_in(nvrtc.machine_code(NOTHING, "sm_90"))["k"]
+    assert used.registers > 0
+    assert driver.usage(function, device) == used
     assert driver.attribute(ATTRIBUTES["processors"], device) == 132
 
 
@@ -201,6 +206,31 @@ def test_a_first_call_is_refused_while_a_graph_is_captured(backend, cuda):
         kernel(torch.linspace(0.5, 2.0, 25)[1:], x)
 
 
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_gradient_is_captured_after_however_many_calls(calls, cuda, on_device):
+    """While a graph is captured nothing is compared, which would read from the device."""
+    w, x = torch.linspace(0.5, 2.0, 12).reshape(3, 4), torch.linspace(-1.0, 1.0, 4)
+
+    def loss(x):
+        total = fold(w, x)
+        for _ in range(calls):  # another program for each number of calls
+            total = total * x - w
+        return total.sum()
+
+    gradient = mixad.grad(loss)
+    cuda.captures = True
+    with pytest.raises(TracerError, match="call the function once before the capture"):
+        gradient(x)
+    cuda.captures = False
+    expected = [gradient(x) for _ in range(calls)]
+    compiled = len(cuda.compiled)
+    cuda.captures = True
+    found = gradient(x)
+    assert len(cuda.compiled) == compiled
+    for one in expected:
+        assert torch.equal(found, one)
+
+
 def test_code_is_compiled_once_for_all_processes(cuda, driver):
     device = torch.device("cuda", 0)
     for _ in range(2):  # the second one finds it on the disk
@@ -232,13 +262,13 @@ def test_what_is_on_the_disk_needs_no_compiler(cuda, driver, monkeypatch):
 
 
 def test_for_a_device_that_is_newer_than_the_compiler_it_makes_ptx(cuda, driver, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (12, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (99, 0))
     driver.compile(NOTHING, ["k"], torch.device("cuda", 0))
-    assert cuda.compiled == [(NOTHING, "compute_90")]
+    assert cuda.compiled == [(NOTHING, f"compute_{max(nvrtc._architectures())}")]
 
 
 def test_the_compilers_log_is_shown(driver):
-    with pytest.raises(BackendError, match="NVRTC does not compile a kernel:\nline 1"):
+    with pytest.raises(BackendError, match=r"NVRTC does not compile a kernel:\n.*error"):
         driver.compile("not C++", ["k"], torch.device("cuda", 0))
 
 
@@ -273,7 +303,7 @@ def test_a_thread_that_has_no_context_gets_that_of_the_device(driver, cuda, monk
         return driver.usage(function, device)
 
     with ThreadPoolExecutor(1) as fresh:
-        assert fresh.submit(first_use).result() == Usage(registers=40, local=0, shared=1024)
+        assert fresh.submit(first_use).result().registers > 0
         assert fresh.submit(driver.compile, NOTHING, ["k"], device).result().keys() == {"k"}
 
 
@@ -306,7 +336,7 @@ def test_what_is_known_of_a_call_is_not_planned_again(name, cuda, on_device):
     with pytest.MonkeyPatch.context() as patch:
         own = Plan.run
         patch.setattr(Plan, "run", lambda plan, *a, **k: plans.append(plan) or own(plan, *a, **k))
-        for scale in (1.0, -0.7, 1.3):
+        for scale in (1.0, -0.7, 1.3, 0.4):
             launched, args = len(cuda.streams), (scale * x, scale * y)
             found = mixad.grad(PROGRAMS[name], (0, 1))(*args)
             assert len(cuda.streams) > launched

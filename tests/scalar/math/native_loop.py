@@ -168,6 +168,8 @@ class _Emitter:
             return self.comparison(s.op, args, type)
         if s.op == "where":
             return self.b.select(*args)
+        if s.op == "bounded_reciprocal":
+            return self.b.fdiv(ir.Constant(_llvm_type(type), 1.0), args[0])
         if s.op == "bitcast":
             return self.b.bitcast(args[0], _llvm_type(s.out.type))
         if s.op == "convert":
