@@ -177,7 +177,7 @@ _SUFFIXES = MappingProxyType({"darwin": ".dylib", "win32": ".dll"})
 
 def _linking(name: str, libraries: Sequence[str]) -> tuple[list[str], str]:
     """Return the command that makes a shared library, and the file that it makes."""
-    found = (c for c in (os.environ.get("CC", ""), "cc", "gcc", "clang") if shutil.which(c))
+    found = filter(shutil.which, ("cc", "gcc", "clang"))
     library = f"{name}{_SUFFIXES.get(sys.platform, '.so')}"  # libm.so would be taken for libm
     return [next(found, "cc"), "-O2", "-shared", "-fPIC", "-o", library, f"{name}.c", f"{name}.o",
             *libraries], library  # fmt: skip

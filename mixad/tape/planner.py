@@ -348,7 +348,11 @@ class Planner:
 
     def pending(self, equation: KernelEquation) -> Iterator[Register]:
         """Return what a kernel reads that was pending when it was recorded."""
-        return compress(equation.arguments, self._inside[id(equation)])
+        return compress(equation.arguments, self.inside(equation))
+
+    def inside(self, equation: KernelEquation) -> Sequence[bool]:
+        """Return which arguments of a kernel may be computed inside of its launch."""
+        return self._inside[id(equation)]
 
     def _make(self, root: Register, others: Sequence[Register] = ()) -> None:
         stack = [root]
@@ -567,7 +571,7 @@ class Planner:
         fusion = _Fusion(NOTHING, [], [], [], [])
         reads: list[int] = []
         for member in members:
-            kinds, inside_of = member.call.kinds, self._inside[id(member)]
+            kinds, inside_of = member.call.kinds, self.inside(member)
             for index, register in enumerate(member.arguments):
                 if inside_of[index] and self.is_readable_inside(register):
                     producer, result = self.output(register)
@@ -930,8 +934,8 @@ class _Walk:
     def _join(self, equation: KernelEquation) -> None:
         """Let a kernel join the groups that read it, or one that reads what it reads."""
         readers, own = self._readers_of(equation), _Group(equation)
-        active = [r for r in self._planner.edges(equation) if r is not None]
-        inside = set(self._planner.pending(equation))
+        edges = self._planner.edges(equation)
+        active = [register for register in edges if register is not None]
         group = self._joined(own, readers, active)
         if group is None and readers:
             self._others.append(equation)  # what it needs is not there yet
@@ -940,8 +944,10 @@ class _Walk:
         if group is None:
             group = own
             self._groups[group] = None
-        for register in active:
-            self._arrive(register, _Reader(group, register, register in inside))
+        # One value may be read in two ways: by a transform inside, and around it.
+        for register, is_inside in zip(edges, self._planner.inside(equation), strict=True):
+            if register is not None:
+                self._arrive(register, _Reader(group, register, is_inside))
 
     def _joined(
         self,

@@ -170,14 +170,15 @@ def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path, exported):
 def test_what_was_there_stays_where_the_linker_fails(tmp_path, exported, monkeypatch):
     exported(tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    broken = tmp_path / "broken"
+    broken = tmp_path / "bin" / "cc"
+    broken.parent.mkdir()
     broken.write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
     broken.chmod(0o700)
-    monkeypatch.setenv("CC", str(broken))
+    monkeypatch.setenv("PATH", str(broken.parent))
     with pytest.raises(BackendError, match="no such thing"):
         exported(tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    assert names(tmp_path) == {"out", "broken"}
+    assert names(tmp_path) == {"out", "bin"}
 
 
 def test_without_a_linker_the_command_is_printed(tmp_path, exported, monkeypatch, capsys):

@@ -82,6 +82,9 @@ NESTED: dict[str, Callable[..., Any]] = {
         "b"
     ].sum(),
     "a Hessian product inside": lambda x: (mixad.hvp(loss, (x,), (x,)) * x).sum(),
+    "one value as primal and tangent": lambda x: (
+        lambda v: mixad.jvp(lambda z: z * np.sin(z), (v,), (v,))[1].sum()
+    )(2.0 * x),
     "a tangent inside": lambda x: mixad.jvp(loss, (x,), (x * x,))[1],
 }
 OTHERS: dict[str, Callable[..., Any]] = {
