@@ -197,7 +197,6 @@ class Planner:
         self._count = noted.count
         self._entries: list[Entry] = []
         self._makers: dict[Register, _Maker] = {}
-        self._number: dict[int, int] = {}
         self._made: set[Register] = {register for register, _ in noted.constants}
         self._held: dict[Register, int] = {}
         self._kept: set[Register] = set()
@@ -205,8 +204,7 @@ class Planner:
         self._inside: dict[int, list[bool]] = {}
         self._stored: dict[int, _Stored] = {}
         self._now = 0
-        for number, equation in enumerate(self._equations):
-            self._number[id(equation)] = number
+        for equation in self._equations:
             for result, register in enumerate(equation.results):
                 self._makers[register] = equation, result
             if type(equation) is CallEquation:
@@ -272,7 +270,7 @@ class Planner:
                 inside = (False,)
             else:
                 continue
-            until = max([read.get(register, -1) for register in equation.results])
+            until = max([read.get(register, -1) for register in equation.results], default=-1)
             for register, is_inside in zip(equation.arguments, inside, strict=True):
                 read[register] = max(read[register], until)
                 if not is_inside:
