@@ -80,15 +80,15 @@ def functional_call(
     return _record(made)
 
 
-_apply = torch.autograd.Function.apply.__func__
+# Of torch before 2.14 a classmethod of Python, since then one of C: both bind to a class so.
+_apply = torch.autograd.Function.__dict__["apply"]
 
 
-@wraps(_apply)
 def _apply_function(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """Apply a user's function of torch; of traced values it is recorded with its own backward."""
+    call = _apply.__get__(None, cls)
     if not any(map(is_traced, _flatten((*args, *kwargs.values()))[0])):
-        return _apply(cls, *args, **kwargs)
-    call = partial(_apply, cls)
+        return call(*args, **kwargs)
     return _record(_Call(f"{cls.__name__}.apply", call, args, kwargs, (), is_module=True))
 
 
