@@ -103,7 +103,8 @@ def _reciprocal(x: Any) -> Any:
     return elementwise("div", 1, x)
 
 
-# What follows is ``x`` where it ties with the other, as torch has it: `maximum` splits ties evenly.
+# What follows is ``x`` where it ties with the other, as torch before 2.14 has it.  Newer ones split
+# ties with tensors, as `maximum` does, and have no derivative at a bound that is a number.
 
 
 def _at_least(x: Any, low: Any) -> Any:

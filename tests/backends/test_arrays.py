@@ -110,7 +110,7 @@ def test_a_tensor_that_requires_grad_is_refused_each_time() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own
 def test_a_dual_tensor_is_refused_and_its_primal_is_not() -> None:
     torch = pytest.importorskip("torch")
     forward_ad = torch.autograd.forward_ad
@@ -122,7 +122,7 @@ def test_a_dual_tensor_is_refused_and_its_primal_is_not() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own
 @pytest.mark.rows("transform", ["grad", "jvp", "vjp", "vmap", "jacfwd", "hessian"])
 def test_a_tensor_that_torch_func_wraps_is_refused(transform: str) -> None:
     torch = pytest.importorskip("torch")

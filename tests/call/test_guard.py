@@ -327,7 +327,7 @@ def test_a_prepared_call_makes_few_python_calls():
 
 
 @pytest.mark.torch
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own
 def test_tensors_that_torch_follows_are_not_taken_for_plain_ones():
     torch = pytest.importorskip("torch")
     kernel = mixad.broadcast(lambda x: 2.0 * x)

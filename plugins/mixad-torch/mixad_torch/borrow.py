@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -325,8 +325,14 @@ def _recording(
     except RuntimeError as error:
         if not re.search(pattern, str(error)):
             raise
-        raise TracerError(f"{name}(): torch has no derivative here: {error}") from error
+        instead = _OF_ATTENTION if "scaled_dot_product" in str(error) else ""
+        raise TracerError(f"{name}(): torch has no derivative here: {error}{instead}") from error
 
+
+_OF_ATTENTION = (
+    "; call it under `with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):`, "
+    "which computes attention by what has derivatives of any order"
+)
 
 _ANY = ""
 """Of what torch raises where it computes a derivative, all is of that."""
@@ -350,14 +356,16 @@ class Graph:
             outputs, inputs, given, retain_graph=True, create_graph=create_graph, allow_unused=True
         )
         if create_graph:
-            _check_recorded(found)
+            _check_recorded(found, (*self.inputs, *given))
+            if _FORGETS_STATISTICS and any(map(_has_statistics, _nodes(outputs))):
+                return _without_derivative(found, self.inputs)
         return found
 
     def push(self, wrt: Sequence[int], tangents: _Tensors, *, create_graph: bool) -> _Found:
         """Return the tangents of the outputs, None where they are zero: the transpose of `pull`."""
         seeds = [torch.ones_like(y, requires_grad=True) for y in self.outputs]
         pulled = self.pull(wrt, seeds, create_graph=True)
-        linear, own = _outputs(seeds, pulled, tangents)
+        linear, own = _outputs([*seeds, *self.inputs], pulled, tangents)
         return linear.pull(range(len(seeds)), own, create_graph=create_graph)
 
 
@@ -375,29 +383,63 @@ class PulledGraph(Graph):
 
     def push(self, wrt: Sequence[int], tangents: _Tensors, *, create_graph: bool) -> _Found:
         """Return the tangents of the gradients."""
-        inputs, count = self.of.inputs, len(self.of.inputs)
+        count = len(self.of.inputs)
         moving = {i: t for i, t in zip(wrt, tangents, strict=True) if i < count}
         others = {i - count: t for i, t in zip(wrt, tangents, strict=True) if i >= count}
         pulled = self.of.pull(list(moving), self.inputs[count:], create_graph=True)
-        second, own = _outputs(inputs, pulled, list(moving.values()))
+        second, own = _outputs(self.inputs, pulled, list(moving.values()))
         along = second.pull(self.wrt, own, create_graph=create_graph)
-        linear = Graph(inputs, [self.of.outputs[k] for k in others])
+        linear = Graph(self.inputs, [self.of.outputs[k] for k in others])
         rest = linear.pull(self.wrt, list(others.values()), create_graph=create_graph)
         return [
             b if a is None else a if b is None else a + b for a, b in zip(along, rest, strict=True)
         ]
 
 
-def _check_recorded(found: _Found) -> None:
+def _check_recorded(found: _Found, leaves: _Tensors) -> None:
     """Refuse gradients that are to be differentiated and that torch has not recorded."""
     is_lost = any(y is not None and not y.requires_grad and y.any() for y in found)
-    # What `once_differentiable` gives is no function of anything, and raises nothing if unused.
-    if is_lost or any(node.name() == "torch::autograd::Error" for node in _nodes(found)):
+    known = set(map(id, leaves))
+    if is_lost or any(_is_cut(node, known) for node in _nodes(found)):
         raise TracerError(
             "a backward that is written in Python computes a gradient where torch does not record "
             "it, so tangents and second derivatives would be lost: write it with functions of "
             "torch, without detach(), no_grad() and once_differentiable"
         )
+
+
+def _is_cut(node: Any, leaves: Collection[int]) -> bool:
+    """Whether a node is what `once_differentiable` gives, which raises no error where it is unused.
+
+    Its tensors are leaves of its own.  Torch's own nodes of that name (batch_norm has one) do come
+    from the leaves that are known, and raise the error.
+    """
+    return node.name() == "torch::autograd::Error" and all(
+        parent.name() == "torch::autograd::AccumulateGrad" and id(parent.variable) not in leaves
+        for parent, _ in node.next_functions
+        if parent is not None
+    )
+
+
+_FORGETS_STATISTICS = torch.__version__ < "2.14"
+"""Whether torch takes the means and variances of batch_norm for constant in third derivatives.
+
+Newer ones have a node there that raises an error.
+"""
+
+
+def _has_statistics(node: Any) -> bool:
+    """Whether a node is the second derivative of batch_norm in training."""
+    is_second = node.name().endswith("BatchNormBackwardBackward0")
+    return is_second and getattr(node, "_saved_train", True)
+
+
+def _without_derivative(found: _Found, inputs: _Tensors) -> _Found:
+    """Return gradients whose own derivatives with respect to some leaves raise an error."""
+    message = b"torch before 2.14 has wrong third derivatives of batch_norm"
+    own = torch._C._functions.DelayedError(message, len(inputs))(*inputs)
+    nothing = sum(x.flatten()[:0].abs().sum() for x in ([own] if len(inputs) == 1 else own))
+    return [None if y is None else y + nothing.to(y.dtype) for y in found]
 
 
 def _outputs(inputs: _Tensors, found: _Found, beside: _Tensors) -> tuple[Graph, _Tensors]:

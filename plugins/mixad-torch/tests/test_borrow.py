@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -56,6 +57,12 @@ def inner(some, others):
     return sum((a * b).sum() for a, b in zip(some, others, strict=True))
 
 
+def attention(q, k, v):
+    """Return it by functions that torch differentiates twice, which fused kernels are not."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(q, k, v)
+
+
 FUNCTIONS = {
     "conv2d": (lambda x, w: F.conv2d(x, w, padding=1), [(1, 2, 5, 4), (3, 2, 3, 3)]),
     "conv_transpose1d": (lambda x, w: F.conv_transpose1d(x, w), [(1, 2, 4), (2, 3, 3)]),
@@ -68,7 +75,7 @@ FUNCTIONS = {
         lambda x, g: F.grid_sample(x, torch.tanh(g), align_corners=False),
         [(1, 2, 4, 4), (1, 3, 3, 2)],
     ),
-    "attention": (F.scaled_dot_product_attention, [(2, 3, 4), (2, 5, 4), (2, 5, 4)]),
+    "attention": (attention, [(2, 3, 4), (2, 5, 4), (2, 5, 4)]),
     "circular padding": (lambda x: F.pad(x, (1, 2), "circular"), [(2, 3, 4)]),
     "cdist": (torch.cdist, [(3, 2), (4, 2)]),
     "scatter_reduce": (
@@ -144,6 +151,41 @@ def test_third_derivatives_continue_the_graph():
     for _ in range(3):
         (want,) = torch.autograd.grad(want.sum(), own, create_graph=True)
     torch.testing.assert_close(third(x), want.detach())
+
+
+def test_attention_by_a_fused_kernel_has_a_gradient_and_names_what_has_more():
+    given = [numbers(1, 2, count, 4, seed=count) for count in (3, 5, 7)]
+    given[2] = given[2][:, :, :5]
+
+    def loss(f):
+        return lambda *arrays: f(*arrays).sin().sum()
+
+    fused, plain = loss(F.scaled_dot_product_attention), loss(attention)
+    torch.testing.assert_close(gradient(fused, *given), gradient(plain, *given))
+    along = tuple(map(torch.ones_like, given))
+    for derivative in (mixad.jvp, mixad.hvp):
+        with pytest.raises(TracerError, match=r"sdpa_kernel\(.*MATH"):
+            derivative(fused, tuple(given), along)
+
+
+@pytest.mark.parametrize("norm", ["batch_norm", "instance_norm", "a module"])
+def test_third_derivatives_of_batch_norm_are_refused_as_torch_has_none(norm):
+    f = {
+        "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+        "instance_norm": lambda x: F.instance_norm(x[None])[0],
+        "a module": lambda x: functional_call(
+            torch.nn.BatchNorm1d(3, affine=False).double(), {}, x
+        ),
+    }[norm]
+    x, t = numbers(5, 3), numbers(5, 3, seed=1)
+
+    def along(x):
+        return mixad.jvp(f, (x,), (t,))[1]
+
+    with pytest.raises(TracerError, match=r"3rd|third"):
+        mixad.jvp(along, (x,), (t,))
+    with pytest.raises(TracerError, match=r"3rd|third"):
+        mixad.grad(lambda x: along(x).sin().sum())(x)
 
 
 def test_modes_go_inside_of_each_other():

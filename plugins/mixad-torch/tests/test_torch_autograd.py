@@ -34,6 +34,8 @@ from mixad.tape.pullback_plan import plan_pullback  # noqa: E402
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's own
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script"),  # make_dual does it
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
 ]
 
 OFFSET = 0.25

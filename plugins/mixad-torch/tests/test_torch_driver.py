@@ -349,4 +349,4 @@ def test_what_is_known_of_a_call_is_not_planned_again(name, cuda, on_device):
                 expected = torch.autograd.grad(f(*given), given)
             for mine, other in zip(found, expected, strict=True):
                 torch.testing.assert_close(mine, other)
-    assert len(plans) >= 3
+    assert len(plans) >= 2  # the first call is recorded
