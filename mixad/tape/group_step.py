@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -15,7 +14,7 @@ from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, plan_gradients
 from mixad.tape.group import Group
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.placing import Placed, Shifted, placed_in_one, shifted
+from mixad.tape.placing import is_placeable, move_shifted, placed_parts
 from mixad.tape.schedule import Cotangent, KernelStep, Place
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin
@@ -58,7 +57,7 @@ def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> Kern
     places = [(numbers[at], output) for at, output in given]
     if not wholes:  # whose kernels read all cotangents
         asked = asked._replace(units=tuple([i for i, p in enumerate(places) if p == trace.unit]))
-    asked, moved = _moved(group, fusion, asked, wholes)
+    asked, moved = move_shifted(fusion.fused, fusion.shapes, asked, wholes, group.shape)
     plan, waiting = _plan_and_waiting(fusion, asked)
     leaves = [(numbers[member], index) for member, index in fusion.places]
     targets = {i: p for i, p in zip(asked.wrt, plan.places, strict=True) if p[0] != "zero"}
@@ -74,7 +73,7 @@ def step_of(group: Group, trace: Trace, found: _Found, part_of: _PartOf) -> Kern
         results=tuple([(numbers[at], o) for at, o, _ in live]) if plan.primals else (),
         waiting=tuple([leaves[i] for i in waiting]),
         targets=tuple(_added_alone(trace, fusion, targets, wholes)),
-        placed=tuple(_placed(wholes, targets)),
+        placed=tuple(placed_parts(wholes, targets)),
         shifted=tuple(moved),
         read=tuple([(i, read_at(i)) for i in sorted({i for s in moved for i in s.read})]),
         shape=group.shape,
@@ -139,7 +138,7 @@ def _wholes(group: Group, fusion: Fusion, asked: Asked, part_of: _PartOf, found:
     wholes: dict[Place, dict[int, Part]] = {}
     for leaf, shape in zip(asked.wrt, asked.shapes, strict=True):
         known = part_of(cast("Origin", fusion.parents[leaf])) if shape is None else None
-        if known is not None and _is_placeable(known[1], group.shape):
+        if known is not None and is_placeable(known[1], group.shape):
             wholes.setdefault(known[0], {})[leaf] = known[1]
     return {
         place: parts
@@ -148,38 +147,9 @@ def _wholes(group: Group, fusion: Fusion, asked: Asked, part_of: _PartOf, found:
     }
 
 
-def _is_placeable(part: Part, shape: Shape) -> bool:
-    """Whether a kernel over a shape can write a part: its loops go through the whole in order."""
-    extents = zip(part.whole, shape, strict=True) if len(part.whole) == len(shape) else [(0, 1)]
-    return 0 not in shape and shape != () and all(n > 1 or own == 1 for own, n in extents)
-
-
 def _writes_parts(group: Group, fusion: Fusion, found: Mapping[int, Cotangent]) -> bool:
     beside = next(iter(found.values())).value
     return writes_parts(fusion.fused.program, beside, group.options.backend)
-
-
-def _moved(
-    group: Group, fusion: Fusion, asked: Asked, wholes: _Wholes
-) -> tuple[Asked, list[Shifted]]:
-    """Return what is wanted of the kernel, and what kernels of their own add up."""
-
-    def is_alike(index: int) -> bool:
-        return index < len(fusion.shapes) and math.prod(fusion.shapes[index]) == 1
-
-    moved = []
-    for target, parts in wholes.items():
-        added = shifted(fusion.fused, asked, parts, target, group.shape, is_alike)
-        if added is None:
-            asked = placed_in_one(fusion.fused, asked, parts)
-        else:
-            left = [at for at, leaf in enumerate(asked.wrt) if leaf not in parts]
-            asked = asked._replace(
-                wrt=tuple([asked.wrt[at] for at in left]),
-                shapes=tuple([asked.shapes[at] for at in left]),
-            )
-            moved.append(added)
-    return asked, moved
 
 
 def _plan_and_waiting(fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
@@ -210,14 +180,6 @@ def _added_alone(
     for leaf, place in targets.items():
         if leaf not in in_wholes:
             yield (trace.place(cast("Origin", fusion.parents[leaf])), *place)
-
-
-def _placed(wholes: _Wholes, targets: Mapping[int, tuple[str, int]]) -> Iterator[Placed]:
-    """Return which parts a kernel has made, by where each leaf's gradient is."""
-    for target, parts in wholes.items():
-        made = [(*targets[leaf], part) for leaf, part in sorted(parts.items()) if leaf in targets]
-        if made:
-            yield Placed(target, tuple(made))
 
 
 def _decided(

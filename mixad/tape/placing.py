@@ -14,7 +14,7 @@ belongs, and the others are added.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -29,7 +29,8 @@ from mixad.tape.fusion import FusedProgram
 from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, in_shape, plan_gradients, pulled
 from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
 
-__all__ = ["Placed", "Shifted", "placed_in_one", "shifted"]
+__all__ = ["Placed", "Shifted", "is_placeable", "move_shifted", "placed_in_one", "placed_parts",
+           "shifted"]  # fmt: skip
 
 _FEWEST = 1 << 18
 """Elements of the loop from which on kernels for the edges cost less than passes over memory."""
@@ -117,6 +118,56 @@ def _cut(value: Any, box: Box | None, shape: Shape) -> Any:
         return value
     keys = box.slices[len(shape) - len(own) :]
     return value[tuple([slice(None) if n == 1 else key for n, key in zip(own, keys, strict=True)])]
+
+
+def is_placeable(part: Part, shape: Shape) -> bool:
+    """Whether a kernel over a shape can write a part: its loops go through the whole in order."""
+    extents = zip(part.whole, shape, strict=True) if len(part.whole) == len(shape) else [(0, 1)]
+    return 0 not in shape and shape != () and all(n > 1 or own == 1 for own, n in extents)
+
+
+def move_shifted(
+    fused: FusedProgram,
+    shapes: Sequence[Shape],
+    asked: Asked,
+    wholes: Mapping[Any, Mapping[int, Part]],
+    shape: Shape,
+) -> tuple[Asked, list[Shifted]]:
+    """Return what is wanted of the kernel, and what kernels of their own add up.
+
+    `shapes` are those of the leaves, `wholes` has the parts that they are, by value.
+    """
+
+    def is_alike(index: int) -> bool:
+        return index < len(shapes) and math.prod(shapes[index]) == 1
+
+    moved = []
+    for target, parts in wholes.items():
+        added = shifted(fused, asked, parts, target, shape, is_alike)
+        if added is None:
+            asked = placed_in_one(fused, asked, parts)
+        else:
+            left = [at for at, leaf in enumerate(asked.wrt) if leaf not in parts]
+            asked = asked._replace(
+                wrt=tuple([asked.wrt[at] for at in left]),
+                shapes=tuple([asked.shapes[at] for at in left]),
+            )
+            moved.append(added)
+    return asked, moved
+
+
+def placed_parts(
+    wholes: Mapping[Any, Mapping[int, Part]], places: Mapping[int, tuple[str, int]]
+) -> Iterator[Placed]:
+    """Yield which parts a kernel has made; `places` says where each leaf's gradient is."""
+    for target, parts in wholes.items():
+        found = [
+            (*places[leaf], part)
+            for leaf, part in sorted(parts.items())
+            if leaf in places and places[leaf][0] != "zero"
+        ]
+        if found:
+            yield Placed(target, tuple(found))
 
 
 def placed_in_one(fused: FusedProgram, asked: Asked, parts: Mapping[int, Part]) -> Asked:

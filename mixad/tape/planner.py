@@ -55,7 +55,7 @@ from mixad.tape.journal import (
 )
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.node import Rule
-from mixad.tape.placing import Placed, Shifted, placed_in_one, shifted
+from mixad.tape.placing import is_placeable, move_shifted, placed_parts
 from mixad.tape.storing import asked_for, cheaper_plan
 
 __all__ = ["NotPlannedError", "Planner"]
@@ -692,7 +692,7 @@ class Planner:
         if not wholes:  # whose kernels read all cotangents
             units = tuple([i for i, register in enumerate(cotangents) if register == unit])
             asked = asked._replace(units=units)
-        asked, moved = _moved(group, fusion, asked, wholes)
+        asked, moved = move_shifted(fusion.fused, fusion.shapes, asked, wholes, group.shape)
         plan, waiting = self._plan_and_waiting(fusion, asked)
         for leaf in waiting:
             self.keep(fusion.registers[leaf])
@@ -714,7 +714,7 @@ class Planner:
             for leaf, (kind, at) in places.items()
             if kind != "zero" and leaf not in in_wholes
         ]
-        placed = tuple(_placed(wholes, places))
+        placed = tuple(placed_parts(wholes, places))
         self.append(
             PulledKernel(
                 cotangents, plan, arguments, made, tuple(targets), placed, tuple(moved), read,
@@ -777,7 +777,7 @@ class Planner:
         wholes: dict[Register, dict[int, Part]] = {}
         for leaf, shape in zip(asked.wrt, asked.shapes, strict=True):
             known = part_of(fusion.registers[leaf]) if shape is None else None
-            if known is not None and _is_placeable(known[1], group.shape):
+            if known is not None and is_placeable(known[1], group.shape):
                 wholes.setdefault(known[0], {})[leaf] = known[1]
         return {
             whole: parts for whole, parts in wholes.items() if len(parts) > 1 or whole not in found
@@ -1077,46 +1077,3 @@ def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
 
 def _call_of(program: Any, requests: tuple[OutputRequest, ...]) -> KernelCall:
     return KernelCall((program,), requests)
-
-
-def _is_placeable(part: Part, shape: Shape) -> bool:
-    """Whether a kernel over a shape writes a part: in loops that go through the whole in order."""
-    extents = zip(part.whole, shape, strict=True) if len(part.whole) == len(shape) else [(0, 1)]
-    return 0 not in shape and shape != () and all(n > 1 or own == 1 for own, n in extents)
-
-
-def _moved(
-    group: _Group, fusion: _Fusion, asked: Asked, wholes: Mapping[Register, Mapping[int, Part]]
-) -> tuple[Asked, list[Shifted]]:
-    """Return what is wanted of the kernel, and what kernels of their own add up."""
-
-    def is_alike(index: int) -> bool:
-        return index < len(fusion.shapes) and math.prod(fusion.shapes[index]) == 1
-
-    moved = []
-    for target, parts in wholes.items():
-        added = shifted(fusion.fused, asked, parts, target, group.shape, is_alike)
-        if added is None:
-            asked = placed_in_one(fusion.fused, asked, parts)
-        else:
-            left = [at for at, leaf in enumerate(asked.wrt) if leaf not in parts]
-            asked = asked._replace(
-                wrt=tuple([asked.wrt[at] for at in left]),
-                shapes=tuple([asked.shapes[at] for at in left]),
-            )
-            moved.append(added)
-    return asked, moved
-
-
-def _placed(
-    wholes: Mapping[Register, Mapping[int, Part]], places: Mapping[int, tuple[str, int]]
-) -> Iterator[Placed]:
-    """Return which parts a kernel has made, by where each leaf's gradient is."""
-    for target, parts in wholes.items():
-        found = [
-            (*places[leaf], part)
-            for leaf, part in sorted(parts.items())
-            if leaf in places and places[leaf][0] != "zero"
-        ]
-        if found:
-            yield Placed(target, tuple(found))
