@@ -8,7 +8,8 @@ user's is noted with the registers that it reads and fills. The equations of a s
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -196,6 +197,14 @@ class Journal:
             self._resolve(count)
             self.is_static, self._is_call, self._numbers = before
 
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Let the journal not be whole if something cannot be noted."""
+        try:
+            yield
+        except _UnknownSourceError:
+            self.is_whole = False
+
     def mark(self) -> tuple[int, int, int]:
         """Return how much has been noted, for `forget`."""
         return len(self._equations), len(self._nodes), len(self._known)
@@ -232,7 +241,7 @@ class Journal:
 
     def take(self, cell: Cell, array: Any) -> None:
         """Note that a value is an array that came in."""
-        with _Noting(self):
+        with self._noting():
             self.name(cell, self.array(array, is_static=False))
 
     def _link(self, node: Any, slots: tuple[int, ...] | None, known: Iterable[int]) -> None:
@@ -430,7 +439,7 @@ class Journal:
         waits: bool = False,
     ) -> None:
         """Note a rule of tracers and arrays, whose values are in these cells."""
-        with _Noting(self):
+        with self._noting():
             if not self.is_static and any(map(_has_arrays, static.values())):
                 raise _UnknownSourceError
             registers = tuple(map(self._argument, arguments))
@@ -443,7 +452,7 @@ class Journal:
 
     def derived(self, rule: Rule, static: Mapping[str, Any], argument: Any, array: Any) -> None:
         """Note a rule that made a plain array of the elements of a value."""
-        with _Noting(self):
+        with self._noting():
             registers, result = (self.register(argument.cell),), self._new()
             self._known[id(array)] = array, result
             self._apply(rule, static, (argument,), registers, (result,), (tuple(array.shape),))
@@ -469,7 +478,7 @@ class Journal:
 
     def called(self, call: Any, tracers: Sequence[Tracer], cells: Sequence[Cell]) -> None:
         """Note a call of the user's function with some values."""
-        with _Noting(self):
+        with self._noting():
             arguments = tuple([self.register(tracer.cell) for tracer in tracers])
             results = tuple(map(self.register, cells))
             shapes = tuple([cell.shape for cell in cells])
@@ -506,19 +515,3 @@ def _has_arrays(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(_has_arrays, value))
     return is_array(value)
-
-
-class _Noting:
-    """A context in which something that cannot be noted makes the journal not whole."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool:
-        if kind is _UnknownSourceError:
-            self._journal.is_whole = False
-            return True
-        return False
