@@ -120,6 +120,16 @@ def test_jumps_make_results_undetermined():
     assert list(expected.determined[0]) == [False, True]
 
 
+def test_a_zero_with_the_sign_of_a_computed_nan_is_not_determined():
+    """The processor or the library chooses the sign of pow(-1, 0.5)."""
+    b = Builder("f")
+    x = b.param("x", F64)
+    zero = b.op("sub", x, x)
+    program = b.finish([b.op("copysign", zero, b.op("pow", x, b.const(0.5, F64)))])
+    expected = expected_outputs(program, (np.array([-1.0, 4.0]),))
+    assert list(expected.determined[0]) == [False, True]
+
+
 @pytest.mark.parametrize(
     "outputs",
     [[np.ones(11, "f4")], [np.ones(10)], [np.ones((11, 1))]],

@@ -106,10 +106,11 @@ def _displaced(name: str, value: Scalar, units: int) -> Scalar:
 
 
 def _distance(a: Scalar, b: Scalar) -> float:
+    """Tell how far values are apart; no tolerance brings zeros of two signs together."""
     if same_bits(a, b):
         return 0.0
     distance = abs(float(a) - float(b)) if a.dtype.kind == "f" else math.inf
-    return math.inf if math.isnan(distance) else distance
+    return distance if distance > 0 else math.inf
 
 
 def _is_small(spread: float, value: Scalar) -> bool:
