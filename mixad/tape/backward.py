@@ -1,27 +1,39 @@
-"""The backward pass: planned by a walk over the trace, and taken step by step.
+"""The backward pass: nodes are planned as equations, and what is planned is done at once.
 
-Kernel nodes are not pulled back one by one. A node whose results are read by the members of groups
-joins these groups, which become one. A group is pulled back, by one kernel, when something else
-needs the cotangents that it makes.
+Each step reads cotangents and values, launches a kernel or calls a node's pullback, and adds to the
+cotangents of what was read. If a transform around follows what it reads, it is recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, cast
 
 from mixad.backends.autocast import in_given_types
-from mixad.kernel.spec import Part
-from mixad.tape.fusion import is_alike, may_fuse
-from mixad.tape.group import Group
-from mixad.tape.group_step import step_of
-from mixad.tape.kernel_node import KernelNode
-from mixad.tape.node import InputNode, PulledNode, RuleNode
-from mixad.tape.schedule import Cotangent, NodeStep, Pass, Place, Step
+from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.cotangents import Cotangent, together
+from mixad.tape.entries import (
+    Contracted,
+    Entry,
+    Evaluated,
+    Launched,
+    Pulled,
+    PulledCall,
+    PulledKernel,
+    Stores,
+)
+from mixad.tape.forward_node import contraction_of
+from mixad.tape.gradient_plan import MADE
+from mixad.tape.graph import TraceGraph
+from mixad.tape.journal import Register
+from mixad.tape.making import Run
+from mixad.tape.node import InputNode, RuleNode, added
+from mixad.tape.planner import Planner
 from mixad.tape.trace import Trace
-from mixad.tape.tracer import Level, Origin
-from mixad.tape.writing import WriteNode
+from mixad.tape.tracer import Level, Origin, Tracer, warn
+from mixad.tape.writing import WriteNode, writable
 
 __all__ = ["Cotangent", "backward"]
 
@@ -39,156 +51,243 @@ def backward(
     Nodes are freed on the way: `outputs` is emptied. Results broadcast to the inputs' shapes. If
     the output is one number (`of_number`), kernels need not read its cotangent, 1.
     """
-    trace = Trace(level, outputs, of_number=of_number)
-    under_way = Pass(level, trace)
-    numbers = [trace.numbers.get(id(node)) for node in inputs]
-    walk = _Walk(level, trace, [origin for origin, _ in outputs], under_way)
-    while outputs:
-        under_way.add(trace.place(outputs[-1][0]), outputs.pop()[1], fresh=False)
-    for step in walk.steps():
-        step.run(under_way)
-    return [None if n is None else under_way.found.get(n, {}).get(0) for n in numbers]
+    way_back = _WayBack(level, outputs, inputs, of_number=of_number)
+    outputs.clear()
+    return way_back.run()
 
 
-class _Walk:
-    """One walk over the trace from the outputs; `under_way` takes each step before the next."""
+class _Parts(NamedTuple):
+    """Cotangents of parts of one value."""
+
+    read: list[tuple[RuleNode, Any]]  # what read each part, and its cotangent
+    size: int  # how many elements there are
+
+
+class _WayBack(Run):
+    """One backward pass: `found` has the cotangents so far, by the registers of values."""
 
     def __init__(
-        self, level: Level, trace: Trace, outputs: Sequence[Origin], under_way: Pass
+        self,
+        level: Level,
+        outputs: Sequence[tuple[Origin, Any]],
+        inputs: Sequence[InputNode],
+        *,
+        of_number: bool,
     ) -> None:
+        trace = Trace(level, outputs)
+        graph = TraceGraph(level, trace)
+        super().__init__(graph)
+        self.found: dict[Register, Cotangent] = {}
         self._level = level
-        self._trace = trace
-        self._pass = under_way
-        self._waiting = trace.consumers
-        self._kernels: list[KernelNode] = []  # ready, may join a group
-        self._others: list[int] = []  # numbers of those that are ready, but need what groups give
-        self._groups: dict[Group, None] = {}  # open, in the order of their beginning
-        self._readers: dict[
-            int, list[tuple[Group, Origin]]
-        ] = {}  # by number: open groups that read it
-        for origin in outputs:
-            self._arrive(origin, None)
+        self._parts: dict[Register, _Parts] = {}
+        seeds = [graph.register_of(origin.node, origin.output) for origin, _ in outputs]
+        self._ends = [graph.register_of(node, 0) for node in inputs]
+        planner = Planner(
+            graph.noted,
+            is_reverse=level.is_reverse,
+            fuses=level.fuses,
+            beside=outputs[0][1] if outputs else None,
+            is_inner=trace.is_inner,
+        )
+        planner.know(graph.made, graph.held, graph.uses)
+        entries = planner.plan_back(seeds, of_number=of_number and bool(seeds))
+        if planner.decided:
+            warn(planner.decided, frozenset(chain(*[origin.levels for origin, _ in outputs])))
+        for register, (_, value) in zip(reversed(seeds), reversed(outputs), strict=True):
+            self._add(register, value, False)
+        self._entries = entries[::-1]
+        self._over = list(_over(self._entries))
+        read = set(chain(*map(_reads, entries)))
+        self._places = {at: place for at, place in self._places.items() if at in read}
+        used = set(chain(*map(_results, entries), *map(_pulled, entries)))
+        self._nodes = {at: node for at, node in self._nodes.items() if at in used}
 
-    def steps(self) -> Iterator[Step]:
-        """Visit all nodes; each step is taken before the walk goes on."""
-        while True:
-            if self._kernels:
-                self._join(self._kernels.pop())
-            elif self._others:
-                yield from self._pull(self._others.pop())
-            elif self._groups:
-                yield from self._close(next(reversed(self._groups)))
-            else:
-                return
+    def run(self) -> list[Cotangent | None]:
+        """Take the entries, let go of what no other one reads; return the inputs' cotangents."""
+        while self._entries:
+            entry = self._entries.pop()
+            _ENTRIES[type(entry)](self, entry)
+            for register in self._over.pop():
+                for table in (self.made, self._places, self._nodes):
+                    table.pop(register, None)
+        return [self.found.get(end) for end in self._ends]
 
-    def _arrive(self, origin: Origin, reader: Group | None) -> None:
-        """Note that a consumer of a node was visited; `reader`: it joined this group."""
-        number = self._trace.numbers[id(origin.node)]
-        if reader is not None:
-            self._readers.setdefault(number, []).append((reader, origin))
-        self._waiting[number] -= 1
-        if not self._waiting[number]:
-            node = self._trace.nodes[number]
-            if isinstance(node, KernelNode):
-                self._kernels.append(node)
-            elif not (isinstance(node, InputNode) and node.level is self._level):
-                self._others.append(number)
+    def value(self, register: Register) -> Any:
+        """Return a value as transforms around see it."""
+        if register in self.made:
+            return self.made[register]
+        node, index = self._places[register]
+        return node.argument_outside(index, self._level)
 
-    def _join(self, node: KernelNode) -> None:
-        """Let a kernel node join the groups that read it, or one that reads what it reads."""
-        number = self._trace.numbers[id(node)]
-        readers = self._readers_of(number)
-        active = [p for p in node.parents if p is not None and self._level in p.levels]
-        own = Group(self._level, node, active)
-        group = self._joined(own, readers, active)
-        if group is None and readers:
-            self._others.append(number)  # what it needs is not there yet
-            return
-        self._readers.pop(number, None)
-        if group is None:
-            group = own
-            self._groups[group] = None
-        for parent in active:
-            self._arrive(parent, group)
+    # -- cotangents --------------------------------------------------------------------------------
 
-    def _joined(
-        self, own: Group, readers: Sequence[tuple[Group, Origin]], active: Sequence[Origin]
-    ) -> Group | None:
-        """Return the open group that a node has joined; None if there is none.
+    def _add(self, register: Register, value: Any, fresh: bool) -> None:
+        """Add a cotangent to what a value has; a smaller one broadcasts."""
+        known = self.found.get(register)
+        self.found[register] = (
+            Cotangent(value, fresh) if known is None else together(known, value, fresh)
+        )
 
-        Groups that read it become one: open ones do not wait for each other.
+    def _add_part(self, register: Register, write: WriteNode, reader: RuleNode, g: Any) -> None:
+        """Add the cotangent of a part of what was written, once that of the whole is there.
+
+        A loop that writes an array and reads it has many versions of it with a few parts each, and
+        one array for the cotangents of all of them.
         """
-        node = own.members[0]
-        if not readers:
-            for parent in active:
-                other = self._last_reader(parent)
-                if other is not None and is_alike(node, other.members[0]) and other.take(own):
-                    return other
-            return None
-        if not all(may_fuse(origin, reader.members[0]) for reader, origin in readers):
-            return None
-        group = readers[0][0]
-        for other in {reader: None for reader, _ in readers if reader is not group}:
-            if not group.take(other):
-                return None
-            del self._groups[other]
-        return group if group.take(own) else None
+        parts = self._parts.setdefault(register, _Parts([], 0))
+        parts.read.append((reader, g))
+        parts = self._parts[register] = parts._replace(size=parts.size + math.prod(g.shape))
+        if parts.size > math.prod(write.results[0].shape):
+            self.found[register] = self._whole(register, write)
 
-    def _readers_of(self, number: int) -> list[tuple[Group, Origin]]:
-        """Return the open groups that read a node, and what of it."""
-        readers = [(group.whole, origin) for group, origin in self._readers.get(number, ())]
-        return [each for each in readers if each[0].members]
+    def _whole(self, register: Register, write: WriteNode) -> Cotangent:
+        """Return the cotangent of what was written, with those of its parts."""
+        result, known = write.results[0], self.found.pop(register, None)
+        for reader, g in self._parts.pop(register, _Parts([], 0)).read:
+            if known is not None and not known.is_own(result.shape):
+                known = Cotangent(writable(known.value, result), True)
+            if known is None or not reader.pull_into(known.value, g):
+                (part,) = reader.pullback([g], self._level)
+                known = Cotangent(part if known is None else added(known.value, part), True)
+        assert known is not None
+        return known
 
-    def _last_reader(self, parent: Origin) -> Group | None:
-        """Return the open group that was the last to read a value; None if there is none."""
-        readers = self._readers.get(self._trace.numbers[id(parent.node)])
-        while readers:
-            group, origin = readers[-1][0].whole, readers[-1][1]
-            if group.members:
-                return group if origin.output == parent.output else None
-            readers.pop()
-        return None
+    # -- entries -----------------------------------------------------------------------------------
 
-    def _pull(self, number: int) -> Iterator[Step]:
-        """Visit a node that needs its cotangents now."""
-        for group, _ in self._readers_of(number):
-            yield from self._close(group)
-        self._readers.pop(number, None)
-        node: KernelNode | PulledNode = self._trace.nodes[number]
-        if isinstance(node, KernelNode):
-            self._join(node)
-            return
-        parents = [p if p is not None and self._level in p.levels else None for p in node.parents]
-        if number in self._pass.found:
-            yield NodeStep(number, tuple([p and self._trace.place(p) for p in parents]))
-        self._pass.nodes[number] = None
-        for parent in parents:
-            if parent is not None:
-                self._arrive(parent, None)
+    def _launched(self, entry: Launched) -> None:
+        with self._level.lock:
+            self.launched(entry)
 
-    def _part(self, group: Group, origin: Origin) -> tuple[Place, Part] | None:
-        """Return the place and box that a value is a part of; None if it is none.
+    def _stores(self, entry: Stores) -> None:
+        with self._level.lock:
+            self.stores(entry)
 
-        None too unless one group alone gives its cotangent.
-        """
-        number = self._trace.numbers[id(origin.node)]
-        node = self._trace.nodes[number]
-        if type(node) is not RuleNode or self._waiting[number] or number in self._pass.found:
-            return None
-        part, parent = node.part(), node.parents[0]
-        readers = self._readers_of(number)
-        if part is None or any(reader is not group for reader, _ in readers):
-            return None
-        assert parent is not None  # a value is a part of the one argument of its rule
-        place = self._trace.place(parent)
-        return None if isinstance(self._trace.nodes[place[0]], WriteNode) else (place, part)
+    def _evaluated(self, entry: Evaluated) -> None:
+        """Do nothing: who reads the value makes it, of what has been made now."""
 
-    def _close(self, group: Group) -> Iterator[Step]:
-        """Pull a group back, if that has not been done."""
-        if not group.members:
-            return
-        del self._groups[group]
-        step = step_of(group, self._trace, self._pass.found, partial(self._part, group))
-        if step is not None:
-            yield step
-        group.members = []  # now closed; what only they hold is let go
+    def _pulled_kernel(self, entry: PulledKernel) -> None:
+        """Launch a kernel that pulls kernels back."""
+        with self._level.lock:
+            given = [self.found.pop(register).value for register in entry.cotangents]
+
+            def at(source: tuple[bool, int]) -> Any:
+                is_given, place = source
+                return given[place] if is_given else self.value(place)
+
+            arguments = list(map(at, entry.arguments))
+            arrays = entry.plan.arrays(arguments, entry.shape, entry.options)
+            self.fill(entry.results, arrays)
+            for target, kind, place in entry.targets:
+                made = arrays[place] if kind in MADE else given[place]
+                self._add(target, made, kind == "array")
+            for placed in entry.placed:
+                self._add(placed.target, placed.added_up(arrays, given, entry.shape), True)
+            values = {index: at(source) for index, source in entry.read.items()}
+            for shifted in entry.shifted:
+                whole = shifted.added_up(values, entry.shape, entry.options)
+                self._add(shifted.target, whole, True)
+
+    def _contracted(self, entry: Contracted) -> None:
+        """Multiply stored partials by cotangents."""
+        with self._level.lock:
+            wrt = tuple([i for i, target in enumerate(entry.targets) if target is not None])
+            given: dict[int, Any] = {}
+            for output, register in zip(entry.outputs, entry.given, strict=True):
+                g = self.found.pop(register).value
+                given[output] = added(given[output], g) if output in given else g
+            plan = contraction_of(entry.plan, wrt, tuple(given), entry.shapes, entry.shape)
+            count, gs = len(entry.residuals), list(given.values())
+            kept = [
+                gs[i - count] if i >= count else self.value(cast("Register", entry.residuals[i]))
+                for i in plan.kept
+            ]
+            arrays = plan.arrays(kept, entry.shape, entry.options)
+            for index, (kind, at) in zip(wrt, plan.places, strict=True):
+                if kind == "array":
+                    self._add(cast("Register", entry.targets[index]), arrays[at], True)
+
+    def _pulled(self, entry: Pulled) -> None:
+        """Pull a rule back."""
+        self._pull(entry.value, (entry.value,), entry.targets)
+
+    def _pulled_call(self, entry: PulledCall) -> None:
+        """Pull a node back."""
+        self._pull(entry.call, entry.given, entry.targets)
+
+    def _pull(
+        self,
+        register: Register,
+        results: Sequence[Register | None],
+        targets: Sequence[Register | None],
+    ) -> None:
+        """Pull a node back whose results may have cotangents."""
+        node, _ = self._nodes.pop(register)
+        if isinstance(node, WriteNode):
+            whole, result = self._whole(register, node), node.results[0]
+            g = whole.value if whole.is_own(result.shape) else writable(whole.value, result)
+            del whole
+            gradients, fresh = node.pull_owned(g, self._level), True
+        else:
+            taken = [None if at is None else self.found.pop(at, None) for at in results]
+            gs = [None if g is None else g.value for g in taken]
+            # What an input of a transform inside gets goes through.
+            fresh = taken[0].fresh if isinstance(node, InputNode) and taken[0] else node.fresh
+            if isinstance(node, RuleNode):
+                gs = [broadcast_to(gs[0], node.results[0].shape)]
+                if self._is_added(node, gs[0], targets[0]):
+                    return
+            gradients = node.pullback(gs, self._level)
+        for target, gradient in zip(targets, gradients, strict=True):
+            if target is not None and gradient is not None:
+                self._add(target, gradient, fresh)
+
+    def _is_added(self, node: RuleNode, g: Any, target: Register | None) -> bool:
+        """Add to the cotangent that the argument already has, in place, or let that wait."""
+        if node.rule.add_into is None or target is None:
+            return False
+        write, _ = self._nodes.get(target, (None, 0))
+        if isinstance(write, WriteNode):
+            self._add_part(target, write, node, g)
+            return True
+        known = self.found.get(target)
+        if known is None or isinstance(known.value, Tracer) or isinstance(g, Tracer):
+            return False
+        is_own = known.is_own(tuple(node.arguments[0].shape))
+        return is_own and node.pull_into(known.value, g)
+
+
+def _reads(entry: Entry) -> Sequence[Register]:
+    """Return the values that an entry reads; nodes that are pulled back have their own."""
+    return () if _pulled(entry) else entry.reads
+
+
+def _pulled(entry: Entry) -> Sequence[Register]:
+    """Return the value whose node an entry pulls back."""
+    if type(entry) is Pulled:
+        return (entry.value,)
+    return (entry.call,) if type(entry) is PulledCall else ()
+
+
+def _results(entry: Entry) -> list[Register]:
+    """Return the values that an entry makes."""
+    return [r if type(r) is int else r[0] for r in getattr(entry, "results", ())]
+
+
+def _over(entries: Iterable[Entry]) -> Iterator[set[Register]]:
+    """Yield the registers that each entry is the last to use; the last entry comes first."""
+    used: set[Register] = set()
+    for entry in entries:
+        own = {*_reads(entry), *_results(entry), *_pulled(entry)}
+        yield own - used
+        used |= own
+
+
+_ENTRIES: Mapping[type, Callable[[_WayBack, Any], None]] = {
+    Launched: _WayBack._launched,
+    Stores: _WayBack._stores,
+    Evaluated: _WayBack._evaluated,
+    PulledKernel: _WayBack._pulled_kernel,
+    Pulled: _WayBack._pulled,
+    PulledCall: _WayBack._pulled_call,
+    Contracted: _WayBack._contracted,
+}

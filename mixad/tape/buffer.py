@@ -8,12 +8,11 @@ whoever reads it asks it for the array first, and from then on nothing writes to
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mixad.backends.arrays import Array
 from mixad.config import CheckMode
-from mixad.tape.cell import Cell, Kind, Pending
+from mixad.tape.cell import Cell, Kind
 
 if TYPE_CHECKING:
     from mixad.tape.tracer import Tracer
@@ -27,7 +26,7 @@ class Buffer:
     `check` says how closely the array is watched for changes once someone has seen it.
     """
 
-    __slots__ = ("_cell", "array", "check")
+    __slots__ = ("array", "check")
 
     def __init__(self, array: Array, check: CheckMode) -> None:
         self.array = array
@@ -35,25 +34,14 @@ class Buffer:
 
     def wait(self, kind: Kind, device: object) -> Cell:
         """Return the cell, whose value is the array as it is when someone asks for it."""
-        cell = Cell(tuple(self.array.shape), kind, device, pending=self)
-        self._cell = weakref.ref(cell)
-        return cell
+        return Cell(tuple(self.array.shape), kind, device, pending=self)
 
-    def force(self, cell: Cell) -> None:
+    def hand_over(self, cell: Cell) -> None:
         """Hand the array over: nothing writes to it from now on."""
         cell.fill(self.array, self.check)
 
     def hold(self, cell: Cell) -> None:
         """Do nothing: a reader holds the cell itself."""
-
-    def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
-        """Return what hands the array over; nothing has to be made first."""
-        return [], self._run
-
-    def _run(self) -> None:
-        cell = self._cell()
-        if cell is not None and cell.pending is self:
-            self.force(cell)
 
 
 def buffer_of(cell: Cell) -> Array | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import ScalarType
 from mixad.tape.held import Held, Reader
 
-__all__ = ["Cell", "Kind", "Pending", "kind_of"]
+__all__ = ["Cell", "Kind", "Pending", "kind_of", "makes_pending"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -41,20 +41,19 @@ def _numpy_kind(dtype: np.dtype[Any], weak: bool) -> Kind:
 class Pending(Protocol):
     """What will make the values of some cells."""
 
-    def force(self, cell: Cell) -> None:
-        """Make the value of one of the cells."""
-        ...
-
     def hold(self, cell: Cell) -> None:
         """Hold one of the cells: it will be read."""
         ...
 
-    def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
-        """Return what has to be made first, and what makes the values if nothing has to be.
 
-        It may also make some of the others, which are to be made next.
-        """
-        ...
+_Make = TypeVar("_Make", bound=Callable[["Cell"], None])
+_makes: list[Callable[[Cell], None]] = []
+
+
+def makes_pending(make: _Make) -> _Make:
+    """Decorate the function that makes the value of a pending cell, which is known above."""
+    _makes.append(make)
+    return make
 
 
 class Cell:
@@ -131,9 +130,8 @@ class Cell:
     @property
     def value(self) -> Array:
         """The array, for kernels to read."""
-        pending = self.pending  # once: another thread may make it meanwhile
-        if pending is not None:
-            pending.force(self)
+        if self.pending is not None:  # another thread may make it meanwhile
+            _makes[0](self)
         return self._array if self._seen is None else self._seen.array
 
     def hold(self) -> None:

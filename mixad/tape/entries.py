@@ -176,12 +176,12 @@ class PulledValues(NamedTuple):
 
 
 class PulledCall(NamedTuple):
-    """A call of the user's function that is pulled back by a rule of its own."""
+    """A call that is pulled back by a rule of its own."""
 
     call: Register
     given: tuple[Register | None, ...]
     shapes: tuple[Shape, ...]
-    targets: tuple[Register, ...]
+    targets: tuple[Register | None, ...]
 
     @property
     def reads(self) -> Sequence[Register]:

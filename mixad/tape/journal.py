@@ -53,7 +53,9 @@ class KernelEquation:
     library: Library
     device: Any
     arguments: tuple[Register, ...]
-    carries: tuple[bool, ...]  # by argument: whether it carries the level
+    # By argument: what a cotangent goes along; false if the argument does not carry the level.
+    # Arguments are one leaf if they are one value along the same edge.
+    carries: tuple[Hashable, ...]
     pending: tuple[bool, ...]  # by argument: whether it may be computed inside
     shapes: tuple[Shape, ...]
     outputs: list[tuple[OutputRequest, Register]]  # what is wanted, and where; sums come later
@@ -81,10 +83,13 @@ class RuleEquation:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CallEquation:
-    """A call of the user's function, whose values came in; its arguments carry the level."""
+    """What is pulled back by itself, such as a call of the user's function; its values are there.
+
+    The arguments are those that carry the level, None in place of others.
+    """
 
     call: Register
-    arguments: tuple[Register, ...]
+    arguments: tuple[Register | None, ...]
     results: tuple[Register, ...]
     shapes: tuple[Shape, ...]
 

@@ -1,15 +1,15 @@
 """The kernel node: a program at every element of broadcast arrays, recorded, not yet run.
 
 A node knows what to compute and from what. Its results are made when someone asks for one, in
-one kernel with all pending nodes that it can be fused with (`mixad.tape.fusion`), or in the
-backward pass together with the gradients (`mixad.tape.group`). It holds its results weakly: what
+one kernel with pending nodes that it can be fused with (`mixad.tape.making`), or in the backward
+pass together with the gradients (`mixad.tape.backward`). It holds its results weakly: what
 nobody holds any more is not computed, or not stored.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -18,10 +18,10 @@ from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.types import F64
-from mixad.tape.cell import Cell, Pending
+from mixad.tape.cell import Cell
 from mixad.tape.forward_plan import Stored
+from mixad.tape.fusion import value_of
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.making import kernel_prepared, make
 from mixad.tape.node import Result, Rule, apply_rule, common_library
 from mixad.tape.tracer import (
     Level,
@@ -32,6 +32,7 @@ from mixad.tape.tracer import (
     kept,
     locked,
     may_differentiate_twice,
+    outside,
 )
 
 __all__ = ["KernelNode", "moved", "record"]
@@ -120,6 +121,23 @@ class KernelNode:
         producer: KernelNode = source.node  # type: ignore[assignment]  # it was pending
         return producer.cell(source.output)
 
+    def argument_outside(self, index: int, level: Level) -> Any:
+        """Return an argument as the transforms around a level see it."""
+        traced = self.traced_outside(index, level)
+        return value_of(self.source(index)) if traced is None else traced
+
+    def traced_outside(self, index: int, level: Level) -> Tracer | None:
+        """Return an argument as the transforms around a level trace it; None if none does."""
+        parent = self.parents[index]
+        if parent is not None:
+            levels = parent.levels
+            if len(levels) > 1 or level not in levels:
+                around = frozenset([each for each in levels if each.alive and each is not level])
+                if around:
+                    origin = outside(parent, level)._replace(levels=around)
+                    return self.tracer_type(self.source(index), origin)
+        return None
+
     def live(self) -> list[tuple[int, Cell, OutputRequest]]:
         """Return the pending outputs that are live: index, cell, what is wanted."""
         found = []
@@ -129,26 +147,13 @@ class KernelNode:
                 found.append((output, cell, request))
         return found
 
-    def force(self, cell: Cell) -> None:
-        """Make the array of one of the cells, unless another thread has made it meanwhile.
-
-        It is retained if other nodes read it: the derivative will read it again.
-        """
-        with locked(self.levels):
-            if cell.pending is not None:
-                if self.uses:
-                    self.hold(cell)
-                make(self)
-
-    def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
-        """Return what has to be made first, and what makes the results, with nodes before them."""
-        return kernel_prepared(self, others)
-
     def store(self, stored: Stored) -> None:
-        """Let cotangents go back through partials that are made now; the results stay."""
+        """Let cotangents go back through partials that have been made; the results stay."""
         self.stored = stored
-        for output, cell, _ in self.live():
-            self._kept[output] = cell
+        for output in range(len(self.outputs)):
+            cell = self.held(output)
+            if cell is not None:
+                self._kept[output] = cell
 
     @property
     def results(self) -> list[Result]:

@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from mixad.backends.arrays import NUMPY, Array, Library, as_array, library_of
+from mixad.backends.arrays import NUMPY, Array, Library, library_of
 from mixad.backends.autocast import in_given_types
 from mixad.backends.hookspecs import LaunchBlock
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.tape.buffer import Buffer, buffer_of, copied
-from mixad.tape.cell import Cell, Kind, Pending
-from mixad.tape.making import make
+from mixad.tape.cell import Cell, Kind
 from mixad.tape.tracer import (
     Level,
     Origin,
@@ -31,13 +30,12 @@ from mixad.tape.tracer import (
     journal_of,
     kept,
     levels_of,
-    locked,
     strand_of,
     stripped,
 )
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
-           "RuleNode", "Shaped", "added", "apply_rule", "apply_without_derivative",
+           "RuleNode", "Shaped", "Waiting", "added", "apply_rule", "apply_without_derivative",
            "common_library", "library_beside", "shape_of_view", "waiting_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
@@ -299,44 +297,39 @@ class RuleNode:
         ]
 
 
-class _Waiting:
+class Waiting:
     """What makes the value of a rule with one argument; it goes when that has been made."""
 
-    __slots__ = ("_cell", "_levels", "rule", "source", "static")
+    __slots__ = ("__weakref__", "cell", "levels", "result", "rule", "source", "static")
 
     def __init__(
-        self, rule: Rule, static: Mapping[str, Any], source: Cell, levels: frozenset[Level]
+        self,
+        rule: Rule,
+        static: Mapping[str, Any],
+        source: Cell,
+        result: Result,
+        levels: frozenset[Level],
     ) -> None:
         self.rule = rule
         self.static = static
         self.source = source  # the argument
-        self._levels = levels  # what the value depends on
+        self.result = result
+        self.levels = levels  # what the value depends on
 
-    def cell(self, result: Result) -> Cell:
+    def wait(self) -> Cell:
         """Return the cell of the value."""
-        cell = Cell(*result, pending=self)
-        self._cell = weakref.ref(cell)
+        cell = Cell(*self.result, pending=self)
+        self.cell = weakref.ref(cell)
         return cell
-
-    def force(self, cell: Cell) -> None:
-        """Make the value, unless another thread has made it meanwhile."""
-        with locked(self._levels):
-            if cell.pending is not None:
-                make(self)
 
     def hold(self, cell: Cell) -> None:
         """Do nothing but let a reader hold the cell: making the value again costs little more."""
 
-    def prepared(self, others: Sequence[Pending]) -> tuple[list[Pending], Callable[[], None]]:
-        """Return what has to be made first, and what makes the value."""
-        pending = self.source.pending
-        return ([] if pending is None else [pending]), self._run
-
-    def _run(self) -> None:
-        cell = self._cell()
-        if cell is not None and cell.pending is not None:
-            value = self.rule.evaluate(cell.library.xp, self.source.value, **self.static)
-            cell.fill(as_array(value), check_mode(self._levels))
+    def fill(self, array: Array) -> None:
+        """Let the cell have the value, if someone holds it."""
+        cell = self.cell()
+        if cell is not None and cell.pending is self:
+            cell.fill(array, check_mode(self.levels))
 
 
 def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
@@ -384,7 +377,7 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
     result = Result(tuple(shape), cell.kind, cell.device)
     held = (kept(tracer, origin.levels, rule, 0) if any(rule.reads) else _shaped(tracer),)
     node = RuleNode(rule, held, static, (origin,), result)
-    waiting = _Waiting(rule, static, cell, origin.levels).cell(result)
+    waiting = Waiting(rule, static, cell, result, origin.levels).wait()
     journal = journal_of(origin.levels)
     if journal is not None:
         journal.evaluated(rule, static, (tracer,), (waiting,), waits=True)
@@ -404,7 +397,7 @@ def apply_without_derivative(rule: Rule, x: Any, **static: Any) -> Array:
 def waiting_view(cell: Cell, base: Callable[[Cell], Array]) -> Array:
     """Return what a value that waits as a view of others is, with `base` in place of these."""
     waiting = cell.pending
-    if isinstance(waiting, _Waiting) and waiting.rule.is_view:
+    if isinstance(waiting, Waiting) and waiting.rule.is_view:
         return waiting.rule.evaluate(
             cell.library.xp, waiting_view(waiting.source, base), **waiting.static
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import chain, compress
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
@@ -58,7 +58,7 @@ from mixad.tape.node import Rule
 from mixad.tape.placing import is_placeable, move_shifted, placed_parts
 from mixad.tape.storing import asked_for, cheaper_plan
 
-__all__ = ["NotPlannedError", "Planner"]
+__all__ = ["Fusion", "Group", "NotPlannedError", "Planner", "StoredPartials"]
 
 _MAX_TOGETHER = 63
 """Values that are looked at to be made together with another one."""
@@ -85,7 +85,7 @@ _Live: TypeAlias = list[tuple[int, Register, OutputRequest]]
 """Results to make: the member, the register, and what is wanted."""
 
 
-class _Fusion(NamedTuple):
+class Fusion(NamedTuple):
     """Kernels as one program, with the registers of what it reads from outside.
 
     `shapes` are empty for what is no lane, `wholes` only for numbers.
@@ -93,7 +93,7 @@ class _Fusion(NamedTuple):
 
     fused: FusedProgram
     registers: list[Register]
-    carries: list[bool]
+    carries: list[Hashable]
     shapes: list[Shape]
     wholes: list[Shape]
 
@@ -103,16 +103,16 @@ class _Fusion(NamedTuple):
         return tuple([i for i, carries in enumerate(self.carries) if carries])
 
 
-class _Stored(NamedTuple):
+class StoredPartials(NamedTuple):
     """Partials that were made with results, whose leaves take the place of the arguments."""
 
     plan: ForwardPlan
     residuals: tuple[Register | None, ...]
-    fusion: _Fusion
+    fusion: Fusion
     outputs: Mapping[Register, int]
 
 
-class _Group:
+class Group:
     """Kernels over one shape that are pulled back together, each before those that it reads.
 
     `members` are empty once they have been pulled back, or taken by the group `taker`.
@@ -130,17 +130,17 @@ class _Group:
         self.active = {(register, 0) for register, carries in pairs if carries}
         self.indexed = _indexed(equation)
         self.active |= self.indexed  # each read is an input
-        self.taker: _Group | None = None
+        self.taker: Group | None = None
 
     @property
-    def whole(self) -> _Group:
+    def whole(self) -> Group:
         """The group that has taken it, itself if none has."""
         group = self
         while group.taker is not None:
             group = group.taker
         return group
 
-    def take(self, other: _Group) -> bool:
+    def take(self, other: Group) -> bool:
         """Let the members of another group join if they fit; tell whether they did.
 
         More active inputs than one dual chunk holds would need a second pass, unless there is no
@@ -185,15 +185,25 @@ class Planner:
     """Plans entries for some equations.
 
     If it `is_reverse`, cotangents will be carried back through them. Where it does not fuse, each
-    kernel has a launch of its own. `beside` is an array of where kernels run.
+    kernel has a launch of its own. `beside` is an array of where kernels run. If it `is_inner`, a
+    transform around follows what is read: that is recorded, and nothing has to be made.
     """
 
-    def __init__(self, noted: Noted, *, is_reverse: bool, fuses: bool, beside: Any) -> None:
+    def __init__(
+        self,
+        noted: Noted,
+        *,
+        is_reverse: bool,
+        fuses: bool,
+        beside: Any,
+        is_inner: bool = False,
+    ) -> None:
         self.decided: list[DecidedResult] = list(noted.decided)
         self._equations = noted.equations
         self._is_reverse = is_reverse
         self._fuses = fuses
         self._beside = beside
+        self._is_inner = is_inner
         self._count = noted.count
         self._entries: list[Entry] = []
         self._makers: dict[Register, _Maker] = {}
@@ -202,7 +212,7 @@ class Planner:
         self._kept: set[Register] = set()
         self._uses: Counter[int] = Counter()
         self._inside: dict[int, list[bool]] = {}
-        self._stored: dict[int, _Stored] = {}
+        self._stored: dict[int, StoredPartials] = {}
         self._now = 0
         for equation in self._equations:
             for result, register in enumerate(equation.results):
@@ -239,6 +249,49 @@ class Planner:
             self._make(root, left[-_MAX_TOGETHER:])
         return self._needed(wanted)
 
+    def know(
+        self, made: Iterable[Register], held: Iterable[Register], uses: Mapping[int, int]
+    ) -> None:
+        """Note what has been done of the equations, which are nodes.
+
+        These are the values that are there, those that others hold, and how many nodes read the
+        results of each equation, by its id.
+        """
+        self._made.update(made)
+        self._held.update(dict.fromkeys(held, len(self._equations) + 1))
+        for equation in self._equations:
+            if type(equation) is KernelEquation:
+                self._come_to(equation)
+        self._uses = Counter(uses)
+
+    def plan_value(self, register: Register) -> list[Entry]:
+        """Return what makes a value."""
+        self._make(register)
+        return self._entries
+
+    def plan_back(self, seeds: Sequence[Register], *, of_number: bool) -> list[Entry]:
+        """Return what carries the cotangents of seeds back; see `plan`."""
+        self._now = len(self._equations)
+        _Walk(self, seeds, seeds[0] if of_number else None).run()
+        return self._entries
+
+    def kernel_of(self, register: Register) -> tuple[Fusion, list[KernelEquation]]:
+        """Return the kernel that makes a value, and the equations in it."""
+        root, _ = self.output(register)
+        members = self._members(root, ())
+        results = dict.fromkeys([request.result for request, _ in root.outputs])
+        return self.fuse(members, [(len(members) - 1, result) for result in results]), members
+
+    @property
+    def kept(self) -> set[Register]:
+        """The values that are stored as they are made."""
+        return self._kept
+
+    @property
+    def stored(self) -> list[StoredPartials]:
+        """The partials that are made with results."""
+        return list(self._stored.values())
+
     def _hold(self, seeds: Sequence[Register], wanted: Sequence[Register]) -> None:
         """Note until when values are held: until they are read last.
 
@@ -247,7 +300,7 @@ class Planner:
         end = len(self._equations) + 1
         for number, equation in enumerate(self._equations):
             if type(equation) in (KernelEquation, RuleEquation):
-                self._held.update(dict.fromkeys(equation.arguments, number))  # type: ignore[union-attr]
+                self._held.update(dict.fromkeys(equation.arguments, number))  # type: ignore[union-attr,arg-type]
         for equation in self._equations if seeds else ():
             if type(equation) is RuleEquation and any(equation.carries):
                 for register, is_read in zip(equation.arguments, _is_read(equation), strict=True):
@@ -318,7 +371,7 @@ class Planner:
 
     def make(self, register: Register) -> None:
         """Plan what makes a value, which is stored if others read it."""
-        if not self.is_made(register):
+        if not (self._is_inner or self.is_made(register)):
             equation = self.maker(register)
             if type(equation) is KernelEquation and self._uses[id(equation)]:
                 self.keep(register)
@@ -326,6 +379,8 @@ class Planner:
 
     def live(self, members: Sequence[KernelEquation]) -> _Live:
         """Return the results of some kernels that are held and have not been made."""
+        if self._is_inner:
+            return []
         return [
             (at, register, request)
             for at, member in enumerate(members)
@@ -433,7 +488,7 @@ class Planner:
     def _run_fused(
         self,
         members: Sequence[KernelEquation],
-        fusion: _Fusion,
+        fusion: Fusion,
         wanted: Sequence[_Result],
         live: _Live,
     ) -> None:
@@ -459,7 +514,7 @@ class Planner:
         residuals = tuple([known.get(at) if at in plan.read else None for at in range(count)])
         for at, found in self._makers_of(members, wanted).items():
             outputs = {r: wanted.index((at, request.result)) for request, r in found}
-            self._stored[id(members[at])] = _Stored(plan, residuals, fusion, outputs)
+            self._stored[id(members[at])] = StoredPartials(plan, residuals, fusion, outputs)
         arguments = tuple(fusion.registers)
         entry = Stores(plan.passes, asked, options, arguments, tuple(made))
         self.append(entry, *[register for register, _ in made])
@@ -477,7 +532,7 @@ class Planner:
     def _storing(
         self,
         members: Sequence[KernelEquation],
-        fusion: _Fusion,
+        fusion: Fusion,
         wanted: Sequence[_Result],
         requests: tuple[OutputRequest, ...],
         options: KernelOptions,
@@ -562,11 +617,11 @@ class Planner:
         producer, result = self.output(register)
         return producer.outputs[result][0].shape is None and not producer.siblings
 
-    def fuse(self, members: Sequence[KernelEquation], wanted: Sequence[_Result]) -> _Fusion:
+    def fuse(self, members: Sequence[KernelEquation], wanted: Sequence[_Result]) -> Fusion:
         """Return the fusion of some equations for results; leaves that are one value are one."""
         position = {id(member): at for at, member in enumerate(members)}
         known: dict[Any, int] = {}
-        fusion = _Fusion(NOTHING, [], [], [], [])
+        fusion = Fusion(NOTHING, [], [], [], [])
         reads: list[int] = []
         for member in members:
             kinds, inside_of = member.call.kinds, self.inside(member)
@@ -601,14 +656,14 @@ class Planner:
         elif type(equation) is ViewEquation:
             return []
         else:
-            pairs = zip(equation.arguments, equation.carries, strict=True)  # type: ignore[union-attr]
+            pairs = zip(equation.arguments, equation.carries, strict=True)  # type: ignore[union-attr,arg-type]
         return [register if carries else None for register, carries in pairs]
 
     def is_kernel(self, equation: Equation | None) -> TypeGuard[KernelEquation]:
         """Whether an equation is pulled back in a group."""
         return type(equation) is KernelEquation and id(equation) not in self._stored
 
-    def takes(self, group: _Group, other: _Group) -> bool:
+    def takes(self, group: Group, other: Group) -> bool:
         """Let a group take another one, if that is possible."""
         return self._fuses and group.take(other)
 
@@ -671,7 +726,7 @@ class Planner:
         return [r for i, (kind, _) in pairs if kind != "zero" and (r := targets[i]) is not None]
 
     def pull_group(
-        self, group: _Group, found: Mapping[Register, None], part_of: _PartOf, unit: Register | None
+        self, group: Group, found: Mapping[Register, None], part_of: _PartOf, unit: Register | None
     ) -> list[Register]:
         """Pull back a group with a cotangent; return the values that have got cotangents."""
         members = group.members[::-1]
@@ -686,7 +741,7 @@ class Planner:
         live = self.live(members)
         fusion, asked = self._asked(group, members, given, live)
         wholes = self._wholes(group, fusion, asked, part_of, found)
-        if wholes and not writes_parts(fusion.fused.program, self._beside, group.options.backend):
+        if wholes and not self._places_parts(fusion.fused, group.options):
             wholes = {}
         cotangents = tuple([register for _, register, _ in given])
         if not wholes:  # whose kernels read all cotangents
@@ -729,13 +784,17 @@ class Planner:
             *[each.target for each in moved],
         ]
 
+    def _places_parts(self, fused: FusedProgram, options: KernelOptions) -> bool:
+        """Whether a kernel may write parts of larger arrays: not if it is recorded."""
+        return not self._is_inner and writes_parts(fused.program, self._beside, options.backend)
+
     def _asked(
         self,
-        group: _Group,
+        group: Group,
         members: Sequence[KernelEquation],
         given: Sequence[tuple[int, Register, int]],
         live: _Live,
-    ) -> tuple[_Fusion, Asked]:
+    ) -> tuple[Fusion, Asked]:
         """Return the members' programs as one, and what is wanted of it.
 
         That is the gradient of each leaf that carries the level, in the leaf's shape.
@@ -764,8 +823,8 @@ class Planner:
 
     def _wholes(
         self,
-        group: _Group,
-        fusion: _Fusion,
+        group: Group,
+        fusion: Fusion,
         asked: Asked,
         part_of: _PartOf,
         found: Mapping[Register, None],
@@ -783,9 +842,7 @@ class Planner:
             whole: parts for whole, parts in wholes.items() if len(parts) > 1 or whole not in found
         }
 
-    def _plan_and_waiting(
-        self, fusion: _Fusion, asked: Asked
-    ) -> tuple[GradientPlan, Sequence[int]]:
+    def _plan_and_waiting(self, fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
         """Return the kernel of the gradients, and the leaves that the results it leaves out wait
         for.
 
@@ -871,7 +928,7 @@ class _Members:
 class _Reader(NamedTuple):
     """A group, and a value that it reads: computed inside, or from memory."""
 
-    group: _Group
+    group: Group
     register: Register
     is_inside: bool
 
@@ -886,7 +943,7 @@ class _Walk:
         self._waiting: Counter[int] = Counter()
         self._kernels: list[KernelEquation] = []  # ready, may join a group
         self._others: list[Equation] = []  # ready, but need what groups give
-        self._groups: dict[_Group, None] = {}  # open, in the order of their beginning
+        self._groups: dict[Group, None] = {}  # open, in the order of their beginning
         self._readers: dict[Equation | Register, list[_Reader]] = {}  # by what is read
         self._reach(seeds)
         for seed in seeds:
@@ -931,7 +988,7 @@ class _Walk:
 
     def _join(self, equation: KernelEquation) -> None:
         """Let a kernel join the groups that read it, or one that reads what it reads."""
-        readers, own = self._readers_of(equation), _Group(equation)
+        readers, own = self._readers_of(equation), Group(equation)
         edges = self._planner.edges(equation)
         active = [register for register in edges if register is not None]
         group = self._joined(own, readers, active)
@@ -949,10 +1006,10 @@ class _Walk:
 
     def _joined(
         self,
-        own: _Group,
+        own: Group,
         readers: Sequence[_Reader],
         active: Sequence[Register],
-    ) -> _Group | None:
+    ) -> Group | None:
         """Return the open group that a kernel has joined; None if there is none.
 
         Groups that read it become one: open ones do not wait for each other.
@@ -982,7 +1039,7 @@ class _Walk:
         found = [reader._replace(group=reader.group.whole) for reader in readers]
         return [reader for reader in found if reader.group.members]
 
-    def _last_reader(self, register: Register) -> _Group | None:
+    def _last_reader(self, register: Register) -> Group | None:
         """Return the open group that was the last to read a value; None if there is none."""
         readers = self._readers.get(self._planner.maker(register) or register)
         while readers:
@@ -1014,7 +1071,7 @@ class _Walk:
                 self._cotangents.pop(register, None)
         self._cotangents.update(dict.fromkeys(registers))
 
-    def _close(self, group: _Group) -> None:
+    def _close(self, group: Group) -> None:
         """Pull a group back, if that has not been done."""
         if group.members:
             del self._groups[group]
@@ -1023,7 +1080,7 @@ class _Walk:
             self._give(found, *group.members)
             group.members = []
 
-    def _part(self, group: _Group, register: Register) -> tuple[Register, Part] | None:
+    def _part(self, group: Group, register: Register) -> tuple[Register, Part] | None:
         """Return what a value is a part of, and which, if one group alone gives its cotangent."""
         equation = self._planner.maker(register)
         if type(equation) is not RuleEquation or type(equation.rule) is not Rule:
@@ -1061,7 +1118,7 @@ def _is_alike(equation: KernelEquation, other: KernelEquation) -> bool:
     )
 
 
-def _program_read(fusion: _Fusion, shape: Shape) -> tuple[Any, tuple[int, ...]]:
+def _program_read(fusion: Fusion, shape: Shape) -> tuple[Any, tuple[int, ...]]:
     """Return the program of a fusion and which leaves it takes: as few as give it its shape."""
     program, kept = fusion.fused.trimmed
     if any(fusion.shapes[i] == shape for i in kept):

@@ -19,6 +19,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from mixad.backends.arrays import as_array, describe_array, device_key, library_of
 from mixad.tape.cell import Kind
+from mixad.tape.cotangents import Cotangent, together
 from mixad.tape.held import Held
 from mixad.tape.operations import LINK, Segment
 from mixad.tape.registers import (
@@ -28,7 +29,6 @@ from mixad.tape.registers import (
     of_register,
     own_array,
 )
-from mixad.tape.schedule import Cotangent, together
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import Done, make_plan

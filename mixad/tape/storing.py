@@ -7,11 +7,9 @@ partials (`mixad.kernel.placement`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
-from mixad.config import CheckMode
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.placement import LEAST_COST, Work, forward_pays
@@ -19,29 +17,11 @@ from mixad.kernel.spec import OutputRequest
 from mixad.kernel.strategy import cost_of_passes, may_reverse
 from mixad.scalar.accesses import accesses_arrays
 from mixad.tape.forward_plan import ForwardPlan, plan_forward
-from mixad.tape.fusion import FusedProgram, Fusion
-from mixad.tape.held import Held
+from mixad.tape.fusion import FusedProgram
 from mixad.tape.kernel_call import Shape
 from mixad.tape.pullback_plan import plan_pullback
 
-if TYPE_CHECKING:
-    from mixad.tape.kernel_node import KernelNode
-
-__all__ = ["asked_for", "cheaper_plan", "residuals_of", "storing_plan"]
-
-
-def storing_plan(
-    members: Sequence[KernelNode],
-    fusion: Fusion,
-    requests: Sequence[OutputRequest],
-    options: KernelOptions,
-) -> ForwardPlan | None:
-    """Return how results are made together with their partials; None if they had better not be."""
-    levels = members[-1].levels
-    if len(levels) != 1 or not all(level.is_reverse for level in levels):
-        return None
-    wrt = tuple(i for i, parent in enumerate(fusion.parents) if parent is not None)
-    return cheaper_plan(fusion.fused, wrt, fusion.shapes, members[-1].shape, requests, options)
+__all__ = ["asked_for", "cheaper_plan"]
 
 
 def cheaper_plan(
@@ -89,29 +69,6 @@ def asked_for(
     first = enumerate(places, len(plan.program.params))
     partials = {i: OutputRequest(*place) for i, place in first if i in plan.read}
     return tuple(dict.fromkeys([*requests, *partials.values()])), partials
-
-
-def residuals_of(
-    plan: ForwardPlan,
-    sources: Sequence[Any],
-    seen: Sequence[OutputRequest],
-    made: Mapping[OutputRequest, Any],
-    check: CheckMode,
-) -> list[Any]:
-    """Return arguments and stored arrays, as `Stored` has them.
-
-    Whoever gets the results `seen` may change them: `check` says how closely those of them are
-    watched that are partials, too.
-    """
-
-    def residual(request: OutputRequest) -> Any:
-        return Held(made[request], check) if request in seen else made[request]
-
-    _, partials = asked_for(plan, ())
-    first = len(sources)
-    count = sum(len(p.outputs) for p in plan.passes)
-    stored = (residual(partials[i]) if i in partials else None for i in range(first, first + count))
-    return [*(source if i in plan.read else None for i, source in enumerate(sources)), *stored]
 
 
 @lru_cache(maxsize=1024)

@@ -26,6 +26,7 @@ from mixad.scalar.loop_results import DecidedResult
 from mixad.tape import plan_steps as steps
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.core_kernel import OverCores
+from mixad.tape.cotangents import takes
 from mixad.tape.entries import (
     Contracted,
     Entry,
@@ -50,7 +51,6 @@ from mixad.tape.plan_steps import Arguments, Maker, Pull, Registers, Run, Step
 from mixad.tape.planner import NotPlannedError, Planner
 from mixad.tape.registers import as_register, of_register
 from mixad.tape.rolls import Term, can_be_added, rolled, sum_of
-from mixad.tape.schedule import takes
 from mixad.tape.tracer import Tracer
 from mixad.tape.unfolded import unfold
 from mixad.tape.values_rule import ValuesRule

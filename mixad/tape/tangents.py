@@ -26,7 +26,6 @@ from mixad.tape.fusion import value_of
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
-from mixad.tape.schedule import traced_outside
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer, journal_of, stripped, warn
 from mixad.tape.values_rule import ValuesNode
@@ -183,7 +182,7 @@ class _Forward:
         """
         if dual is not None and dual.value is not None:
             return dual.value
-        traced = traced_outside(node, index, self._level)
+        traced = node.traced_outside(index, self._level)
         if traced is not None:
             return traced
         source = node.source(index)

@@ -9,9 +9,8 @@ from typing import Any
 
 from mixad.call.signature import Function, TransformedFunction, check_callable
 from mixad.tape.forward_node import ForwardNode
-from mixad.tape.fusion import fuse
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.making import kernel_members
+from mixad.tape.making import kernel_of
 from mixad.tape.node import InputNode, Node, Result
 from mixad.tape.operations import Static
 from mixad.tape.tracer import Level, Origin, Tracer
@@ -173,14 +172,7 @@ def _reads(level: Level, origins: list[Origin]) -> dict[int, list[Origin]]:
 def _sources(node: Node, level: Level) -> Any:
     if isinstance(node, InputNode) and node.level is level:
         return ()
-    return _fusion(node).parents if isinstance(node, KernelNode) else node.parents
-
-
-def _fusion(node: KernelNode) -> Any:
-    """Return the kernel that computes a node, as if nothing were materialized yet."""
-    members = kernel_members(node)
-    results = dict.fromkeys(request.result for request in node.outputs)
-    return fuse(members, [(len(members) - 1, result) for result in results])
+    return kernel_of(node)[1] if isinstance(node, KernelNode) else node.parents
 
 
 def _inputs_first(reads: dict[int, list[Origin]], origins: list[Origin]) -> list[Any]:
@@ -212,7 +204,7 @@ def _program(node: Node) -> str:
         values = [cell.value for cell in node.cells]
         parts = [each for each in node.static.values() if isinstance(each, Static)]
         return "\n".join(filter(None, [part.describe(values) for part in parts]))
-    return str(_fusion(node).fused.program) if isinstance(node, KernelNode) else ""
+    return str(kernel_of(node)[0].fused.program) if isinstance(node, KernelNode) else ""
 
 
 def _dot_text(text: str) -> str:

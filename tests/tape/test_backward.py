@@ -11,7 +11,7 @@ import pytest
 
 import mixad
 from mixad.tape import backward
-from mixad.tape.schedule import KernelStep, Pass
+from mixad.tape.gradient_plan import GradientPlan
 from mixad.transforms import gradients
 
 X = np.asarray([0.5, -1.5])
@@ -58,20 +58,21 @@ def test_nodes_are_freed_on_the_way() -> None:
             x = x * x * 0.5
             bool(x[0] > 0)  # run now
             held.append(weakref.ref(x.cell))
-        return x.sum(), None  # by nodes, as all that has aux
+        return x.sum()
 
-    run = KernelStep.run
+    launch = GradientPlan.arrays
 
     def watched(self: Any, *args: Any) -> Any:
         alive.append(sum(ref() is not None for ref in held))
-        return run(self, *args)
+        return launch(self, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KernelStep, "run", watched)
+        patch.setattr(GradientPlan, "arrays", watched)
+        patch.setattr(gradients, "open_strand", lambda *given: None)
         for _ in range(2):  # planned, and remembered
             held.clear()
             alive.clear()
-            mixad.grad(f, has_aux=True)(X)
+            mixad.grad(f)(X)
             assert alive == sorted(alive, reverse=True)
             assert alive[-1] < alive[0] - 15
 
@@ -143,18 +144,17 @@ def test_large_cotangents_are_added_in_the_memory_of_one_of_them() -> None:
     rng = np.random.default_rng(4)
     x, factors = rng.random((size, size)), [rng.random((size, 3)) for _ in range(8)]
     made: list[int] = []
+    together = backward.together
 
-    class Seen(Pass):
-        def add(self, place: Any, value: Any, fresh: bool) -> None:
-            super().add(place, value, fresh)
-            found = self.found[place[0]][place[1]].value
-            if isinstance(found, np.ndarray) and found.size == x.size:
-                made.append(found.__array_interface__["data"][0])
+    def seen(*given: Any) -> Any:
+        found = together(*given)
+        made.append(found.value.__array_interface__["data"][0])
+        return found
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(backward, "Pass", Seen)
+        patched.setattr(backward, "together", seen)
         patched.setattr(gradients, "open_strand", lambda *given: None)
         gradient = mixad.grad(lambda x: sum((x @ f).sum() for f in factors))(x)
     np.testing.assert_allclose(gradient, np.tile(sum(factors).sum(axis=1), (size, 1)), rtol=1e-12)
-    assert len(made) == len(factors)
+    assert len(made) == len(factors) - 1
     assert len(set(made)) == 1

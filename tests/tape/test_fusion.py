@@ -19,8 +19,8 @@ import mixad
 from mixad.errors import TracerError
 from mixad.tape import gradient_plan
 from mixad.tape.fusion import LONGEST
-from mixad.tape.group import Group
-from mixad.tape.making import kernel_members
+from mixad.tape.making import kernel_of
+from mixad.tape.planner import Group
 from mixad.tape.tracer import Tracer
 from mixad.transforms import gradients
 
@@ -509,7 +509,7 @@ def test_dear_programs_are_cut_before_their_kernel_takes_long_to_compile() -> No
     def f(x: Any) -> Any:
         for _ in range(12):
             x = step(x)
-            members = kernel_members(x.origin.node)
+            _, _, members = kernel_of(x.origin.node)
             lengths.append(len(members))
             assert len(members) == 1 or sum(m.call.cost for m in members) <= LONGEST
         return x.sum()
