@@ -69,13 +69,6 @@ class Graph:
         """Return the register of what a key identifies."""
         return self._registers.setdefault(key, -1 - len(self._registers))
 
-    def _results(self, node: Any, count: int) -> tuple[Register, ...]:
-        """Return the registers of a node's outputs."""
-        found = tuple([self._register(id(node), output) for output in range(count)])
-        for output, register in enumerate(found):
-            self.nodes[register] = node, output
-        return found
-
     def _read(self, node: KernelNode, index: int) -> tuple[Register, Hashable]:
         """Return the register of a kernel's argument, and the edge that a cotangent goes along."""
         raise NotImplementedError
@@ -88,42 +81,49 @@ class Graph:
         found: list[KernelEquation] = []
         siblings = found if len(nodes) > 1 else []
         for node in nodes:
-            reads = [self._read(node, index) for index in range(len(node.arguments))]
-            for index, read in enumerate(reads):
+            registers, edges, inside, shapes = [], [], [], []
+            for index, source in enumerate(node.arguments):
+                register, edge = read = self._read(node, index)
                 self.places.setdefault(read, (node, index))
+                registers.append(register)
+                edges.append(edge)
+                inside.append(type(source) is Origin and self._may_be_inside(source))
+                shapes.append(_shape_of(source, node.call.kinds[index]))
             equation = KernelEquation(
                 node.call,
                 node.options,
                 node.shape,
                 node.library,
                 node.device,
-                tuple([register for register, _ in reads]),
-                tuple([edge for _, edge in reads]),
-                tuple(map(self._may_be_inside, node.arguments)),
-                tuple(map(_shape_of, node.arguments, node.call.kinds)),
-                list(self._outputs(node)),
+                tuple(registers),
+                tuple(edges),
+                tuple(inside),
+                tuple(shapes),
+                self._outputs(node),
                 siblings,
             )
             self.uses[id(equation)] = node.uses
             found.append(equation)
         self.equations += found
 
-    def _outputs(self, node: KernelNode) -> Iterator[tuple[OutputRequest, Register]]:
-        """Yield what is wanted of a kernel, with its register; note what is there of it."""
-        registers = self._results(node, len(node.outputs))
-        for output, (request, register) in enumerate(zip(node.outputs, registers, strict=True)):
-            cell = node.held(output)
+    def _outputs(self, node: KernelNode) -> list[tuple[OutputRequest, Register]]:
+        """Return what is wanted of a kernel, with its registers; note what is there of it."""
+        found = []
+        for output, request in enumerate(node.outputs):
+            register, cell = self._register(id(node), output), node.held(output)
+            self.nodes[register] = node, output
             if cell is not None:
                 (self.made if cell.pending is None else self.held).add(register)
-            yield request, register
+            found.append((request, register))
+        return found
 
-    def _may_be_inside(self, source: Any) -> bool:
-        """Whether an argument may be computed inside of the kernel that reads it.
+    def _may_be_inside(self, source: Origin) -> bool:
+        """Whether a value may be computed inside of the kernel that reads it.
 
         Not along an edge that lacks a running transform of the node: through it, that transform
         would see what it must not.
         """
-        if type(source) is not Origin or id(source.node) not in self._kernels:
+        if id(source.node) not in self._kernels:
             return False
         levels: frozenset[Level] = source.node.levels  # type: ignore[attr-defined]  # a kernel's
         return levels is source.levels or not any(each.alive for each in levels - source.levels)
@@ -181,7 +181,8 @@ class PendingGraph(Graph):
         return self._value(source, parent)
 
     def _add_waiting(self, node: Waiting) -> None:
-        argument, (result,) = self._source(node.source, None), self._results(node, 1)
+        argument, result = self._source(node.source, None), self._register(id(node), 0)
+        self.nodes[result] = node, 0
         form = Shaped(node.source.shape, node.source.kind.type.dtype)
         self.equations.append(
             RuleEquation(

@@ -259,10 +259,10 @@ class Planner:
         """
         self._made.update(made)
         self._held.update(dict.fromkeys(held, len(self._equations) + 1))
+        self._uses.update(uses)
         for equation in self._equations:
             if type(equation) is KernelEquation:
-                self._come_to(equation)
-        self._uses = Counter(uses)
+                self._inside[id(equation)] = self._found_inside(equation)
 
     def plan_value(self, register: Register) -> list[Entry]:
         """Return what makes a value."""
@@ -393,11 +393,16 @@ class Planner:
 
     def _come_to(self, equation: KernelEquation) -> None:
         """Note the pending values that a kernel reads, so that they may be computed inside."""
-        pairs = zip(equation.arguments, equation.pending, strict=True)
-        inside = [pending and not self.is_made(register) for register, pending in pairs]
-        self._inside[id(equation)] = inside
+        inside = self._inside[id(equation)] = self._found_inside(equation)
         for register in compress(equation.arguments, inside):
             self._uses[id(self.maker(register))] += 1
+
+    def _found_inside(self, equation: KernelEquation) -> list[bool]:
+        """Return which arguments may be computed inside: pending ones that have not been made."""
+        if True not in equation.pending:
+            return list(equation.pending)
+        pairs = zip(equation.arguments, equation.pending, strict=True)
+        return [pending and not self.is_made(register) for register, pending in pairs]
 
     def pending(self, equation: KernelEquation) -> Iterator[Register]:
         """Return what a kernel reads that was pending when it was recorded."""
