@@ -215,7 +215,7 @@ def take_apart_result(
         structure = taker.several(value, cores)
     if not taker.numbers:
         raise frame.type_error(place, "a kernel without a result", "return a number")
-    is_flat = structure.kind in (None, tuple) and not any(c.children for c in structure.children)
+    is_flat = structure.kind in (None, tuple) and all(c == LEAF for c in structure.children)
     if is_flat and not any(taker.cores):
         return None, taker.numbers
     return Returned(structure, tuple(taker.cores)), taker.numbers
