@@ -1,8 +1,9 @@
-"""What the reference shows is described in full, wherever it is defined.
+"""What the reference shows is described in full, wherever it is defined; the rest in a few lines.
 
 .ci/run has numpydoc look at whole files of public modules; other files define public names, too.
 """
 
+import ast
 import dataclasses
 import inspect
 import pkgutil
@@ -74,3 +75,42 @@ def test_a_class_describes_its_fields(name):
 def test_a_function_that_users_import_has_an_example_that_runs(name):
     """As a doctest: pytest collects those of all modules."""
     assert ">>> " in inspect.getdoc(pkgutil.resolve_name(name)).partition("Examples\n---")[2]
+
+
+CI = (ROOT / ".ci" / "run").read_text("utf-8")
+SECTION = re.compile(r"^ *[A-Z]\w+\n *-{4,}$", re.M)
+OF_PLUGINS = re.findall(r"^- `(mixad_\w+\.\w+)\(", REFERENCE.read_text("utf-8"), re.M)
+
+
+def public_modules():
+    """Yield the files that .ci/run has numpydoc look at."""
+    (listed,) = re.findall(r"^public=\((.*?)\)$", CI, re.M | re.S)
+    for word in listed.split():
+        start, _, rest = word.partition("{")
+        names, _, end = rest.partition("}")
+        yield from (ROOT / f"{start}{name}{end}" for name in names.split(","))
+
+
+def with_sections(path, package):
+    """Yield ``module.name`` for what has a docstring with sections in a file of a package."""
+    text = path.read_text("utf-8")
+    if SECTION.search(text) is not None:
+        module = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        for node in ast.walk(ast.parse(text)):
+            documented = isinstance(node, ast.FunctionDef | ast.ClassDef)
+            if documented and SECTION.search(ast.get_docstring(node) or "") is not None:
+                yield f"{module.removesuffix('.__init__')}.{node.name}"
+
+
+@pytest.mark.skipif(not (ROOT / "mixad").is_dir(), reason="the sources are not here")
+def test_docstrings_with_sections_are_those_of_public_names():
+    public = set(public_modules())
+    assert len(public) > 20
+    assert [path for path in public if not path.is_file()] == []
+    resolved = [pkgutil.resolve_name(name) for name in NAMES]
+    shown = {f"{one.__module__}.{one.__name__}" for one in resolved if hasattr(one, "__name__")}
+    packages = [ROOT / "mixad", *(ROOT / "plugins").glob("*/mixad_*")]
+    files = {path: package for package in packages for path in package.rglob("*.py")}
+    found = {n for path in files.keys() - public for n in with_sections(path, files[path])}
+    assert found & shown
+    assert sorted(found - shown - set(OF_PLUGINS)) == []

@@ -18,21 +18,11 @@ OPTIONS = ("--std=c++17", "--fmad=false")
 
 @dataclass(frozen=True)
 class Code:
-    """What a module compiles to.
+    """What a module compiles to."""
 
-    Attributes
-    ----------
-    ptx : str
-        NVIDIA's assembler for no device in particular.
-    cubin : bytes
-        Machine code; none for an architecture such as ``"compute_90"``.
-    log : str
-        What the compiler said.
-    """
-
-    ptx: str
-    cubin: bytes
-    log: str
+    ptx: str  # NVIDIA's assembler for no device in particular
+    cubin: bytes  # machine code; none for an architecture such as "compute_90"
+    log: str  # what the compiler said
 
 
 def compiled(text: str, architecture: str, options: Sequence[str] = ()) -> Code:

@@ -44,32 +44,15 @@ Kind = Literal["lane", "array", "uniform", "constant"]
 
 @dataclass(frozen=True)
 class Argument:
-    """What a function takes.
+    """What a function takes; a constant is a number from outside, as it was at the export."""
 
-    Attributes
-    ----------
-    name : str
-        As mixad has it, such as ``"w[0]"``.
-    kind : str
-        ``"lane"``: an array that broadcasts; ``"array"``: one that is read by index; ``"uniform"``:
-        a number; ``"constant"``: a number from outside, as it was at the export.
-    type : ScalarType
-        Of an element.
-    shape, strides : tuple of int
-        Those of the example.
-    own : tuple of bool
-        For each axis of the broadcast shape, whether it moves along it.
-    value : number
-        Of a constant.
-    """
-
-    name: str
+    name: str  # as mixad has it, such as "w[0]"
     kind: Kind
     type: ScalarType
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()  # of the example, as are strides
     strides: tuple[int, ...] = ()
-    own: tuple[bool, ...] = ()
-    value: Any = 0
+    own: tuple[bool, ...] = ()  # for each axis of the broadcast shape, whether it moves along it
+    value: Any = 0  # of a constant
 
 
 @dataclass(frozen=True)
@@ -85,30 +68,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Function:
-    """One function of an export.
+    """One function of an export."""
 
-    Attributes
-    ----------
-    what : str
-        ``"value"``, ``"pushforward"`` or ``"pullback"``.
-    passes : tuple of Program
-        With the same params.
-    arguments : tuple of Argument
-        In the order of the call; constants come last.
-    params : tuple of int
-        Which argument each param of the passes is.
-    results : tuple of Result
-        In the order of the call.
-    zeros : tuple of str
-        Names of results that are left out, for they are zero whatever the values are.
-    """
-
-    what: str
-    passes: tuple[Program, ...]
-    arguments: tuple[Argument, ...]
-    params: tuple[int, ...]
-    results: tuple[Result, ...]
-    zeros: tuple[str, ...] = ()
+    what: str  # "value", "pushforward" or "pullback"
+    passes: tuple[Program, ...]  # with the same params
+    arguments: tuple[Argument, ...]  # in the order of the call; constants come last
+    params: tuple[int, ...]  # which argument each param of the passes is
+    results: tuple[Result, ...]  # in the order of the call
+    zeros: tuple[str, ...] = ()  # names of results left out: they are zero for all values
 
     def launch(self, *, folds: bool) -> Launch:
         """Return what would be launched for the example."""
@@ -137,26 +104,12 @@ def _kept(result: Result, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a kernel with arguments that stand for all that are alike.
+    """A call of a kernel with arguments that stand for all that are alike."""
 
-    Attributes
-    ----------
-    name : str
-        Of the kernel.
-    parsed : Parsed
-        Its program.
-    values : tuple
-        Of its params.
-    wrt : tuple of int
-        Params that are differentiated with respect to.
-    options : KernelOptions
-        The user's overrides.
-    """
-
-    name: str
+    name: str  # of the kernel
     parsed: Parsed
-    values: tuple[Any, ...]
-    wrt: tuple[int, ...]
+    values: tuple[Any, ...]  # of the program's params
+    wrt: tuple[int, ...]  # params that are differentiated with respect to
     options: KernelOptions
 
     @property

@@ -29,18 +29,11 @@ Combine: TypeAlias = Literal["STORED", "COLUMNS", "ROW", "TILE", "WIDE"]
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel, and what `plan.c` must know of it.
-
-    Attributes
-    ----------
-    spec : KernelSpec
-        At the full rank.
-    combines : tuple of str
-        What it does with each output: stores it, sums it over the innermost axes, or stores it in
-        the type of sums, since outer axes are summed.
-    """
+    """A kernel at the full rank, and what `plan.c` must know of it."""
 
     spec: KernelSpec
+    # What it does with each output: stores it, sums it over the innermost axes, or stores it in the
+    # type of sums, since outer axes are summed.
     combines: tuple[Combine, ...]
 
     @property

@@ -26,13 +26,6 @@ def positions_selected(shape: tuple[int, ...], key: tuple[Any, ...]) -> Any:
 
     They are one of what is known, and of each index that is a whole number, traced, times how many
     elements come before the next along its axis.  An index outside raises IndexError.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the array.
-    key : tuple
-        With whole numbers, slices, ``...``, None, and traced whole numbers.
     """
     indices = [k for k in key if isinstance(k, Tracer)]
     if not indices or not all(map(_is_index, key)):

@@ -51,59 +51,32 @@ class ScalarRule:
 
 @dataclass(frozen=True)
 class Op:
-    """One scalar op.
-
-    Attributes
-    ----------
-    name : str
-        The op's name in programs, and in ``mixad.special`` where users call it.
-    arity : int
-        Number of arguments.
-    domain : str
-        What the arguments are: ``"float"``, ``"integer"``, ``"number"`` (both), ``"bool"``,
-        ``"bits"`` (integers and booleans) or ``"any"``.  All arguments have one type unless the
-        entry of `mixad.scalar.verify` says otherwise (``where``).
-    partials : tuple of (str or None)
-        ∂out/∂argument as an expression; ``"0"`` and ``"1"`` are static; None: not implemented, and
-        a gradient that needs it is refused.  One that names its argument's tangent (``dx``) is the
-        whole term ∂out/∂x · dx.  Empty for ops that have no derivative at all.
-    tangent : str or None
-        The whole tangent as an expression over ``x, dx, …`` for ops that select, so that a partial
-        that is not taken never multiplies.
-    result : str
-        Type of the result: ``"same"`` as the (last) argument, ``"bool"``, or ``"stated"`` by the
-        equation's variable (conversions).
-    lowering : str
-        ``"instruction"``: every emitter spells it; ``"program"``: `mixad.scalar.math` has its
-        definition by other ops; ``"libm"``: the host's maths library.
-    safe : tuple of float
-        Arguments that are harmless for lanes that are switched off.
-    array : str or None
-        Its array-API expression (namespace functions over ``x, y, z``); None where the standard has
-        none and the op's program is used.
-    c : str or None
-        C name without the ``f`` of float32, for libm and CUDA.
-    singular : bool
-        The partial can be infinite at a point of the domain: a zero tangent then gives zero.
-    doc : str
-        One sentence for the docs page.
-    rule : ScalarRule or None
-        Of a user's function: what its partials are; see `mixad.scalar.rules`.
-    """
+    """One scalar op."""
 
     name: str  # in programs, and in mixad.special where users call it
     arity: int  # number of arguments
-    domain: Domain  # number: float or integer; bits: integer or bool
+    # Of the arguments, which have one type unless `mixad.scalar.verify` says otherwise (``where``);
+    # number: float or integer; bits: integer or bool.
+    domain: Domain
+    # ∂out/∂argument as expressions, "0" and "1" static; None: not implemented, and a gradient that
+    # needs it is refused. One that names its argument's tangent (``dx``) is the whole term ∂out/∂x
+    # · dx. Empty for ops that have no derivative at all.
     partials: tuple[str | None, ...] = ()
+    # The whole tangent as an expression over ``x, dx, …`` for ops that select, so that a partial
+    # that is not taken never multiplies.
     tangent: str | None = None
     result: Result = "same"  # as the last argument; or stated by the variable
+    # instruction: every emitter spells it; program: `mixad.scalar.math` has its definition by other
+    # ops; libm: the host's maths library.
     lowering: Lowering = "instruction"
-    safe: tuple[float, ...] = ()
+    safe: tuple[float, ...] = ()  # arguments that are harmless for lanes that are switched off
+    # Its array-API expression (namespace functions over ``x, y, z``); None where the standard has
+    # none and the op's program is used.
     array: str | None = None
-    c: str | None = None
-    singular: bool = False
-    doc: str = ""
-    rule: ScalarRule | None = None
+    c: str | None = None  # C name without the ``f`` of float32, for libm and CUDA
+    singular: bool = False  # partials can be infinite at a point: a zero tangent then gives zero
+    doc: str = ""  # one sentence for the docs page
+    rule: ScalarRule | None = None  # of a user's function: what its partials are
 
 
 def _arithmetic() -> tuple[Op, ...]:

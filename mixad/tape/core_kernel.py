@@ -37,41 +37,22 @@ _MAX_LAYOUTS = 64
 
 
 class CoreBlock(NamedTuple):
-    """A launch that a backend runs by itself.
-
-    Attributes
-    ----------
-    backend : Stepping
-        What runs it.
-    block : LaunchBlock
-        The launch, of arguments and values.
-    fails : tuple of int
-        The words of where it reads and writes what fails: one place, zero at first.
-    room : int
-        How many bytes that place has.
-    compiled : object
-        What keeps the code in memory.
-    """
+    """A launch that a backend runs by itself."""
 
     backend: Stepping
-    block: LaunchBlock
+    block: LaunchBlock  # of arguments and values
+    # Words of where it reads and writes what fails: one place, zero at first.
     fails: tuple[int, ...]
-    room: int
-    compiled: object
+    room: int  # bytes of that place
+    compiled: object  # what keeps the code in memory
 
 
 class CoreKernel:
     """A program over the elements of small arrays of NumPy, for batches of them.
 
-    Parameters
-    ----------
-    program : Program
-        Its params are the elements of each argument, its outputs those of each value.  Where some
-        arguments have no value there is one more of each: whether it has failed.
-    cores : sequence of (tuple of int)
-        The last axes of each argument.
-    results : sequence of (tuple of int)
-        The last axes of each value.
+    Params are the elements of each argument, outputs those of each value; where some arguments have
+    no value there is one more of each: whether it has failed.  ``cores`` and ``results`` are last
+    axes.
     """
 
     def __init__(self, program: Program, cores: Sequence[Core], results: Sequence[Core]) -> None:
@@ -183,20 +164,11 @@ class CoreKernel:
 
 @dataclass(frozen=True)
 class OverCores:
-    """What evaluates a rule: a kernel over small arrays of NumPy, a library where there is none.
+    """What evaluates a rule: a kernel over small arrays of NumPy, a library where there is none."""
 
-    Attributes
-    ----------
-    kernel : callable
-        ``(*arrays, **static)``: the kernel, or None.
-    library : callable
-        ``(xp, *arrays, **static)``: the values.
-    error : callable, optional
-        ``(**static)``: what is raised where the kernel fails; else the library raises it.
-    """
-
-    kernel: Callable[..., CoreKernel | None]
-    library: Callable[..., tuple[Any, ...]]
+    kernel: Callable[..., CoreKernel | None]  # ``(*arrays, **static)``: None for a library
+    library: Callable[..., tuple[Any, ...]]  # ``(xp, *arrays, **static)``: the values
+    # ``(**static)``: raised where the kernel fails; else by the library
     error: Callable[..., Exception] | None = None
 
     def __call__(self, xp: Any, *arrays: Any, **static: Any) -> tuple[Any, ...]:

@@ -33,16 +33,8 @@ def runs_of(
 ) -> list[Run] | None:
     """Return the runs that a value consists of; None for many, for large arrays and for gaps.
 
-    Parameters
-    ----------
-    evaluate : callable
-        The rule, of arrays of any dtype.
-    arguments : sequence of array
-        Of the rule.
-    moved : sequence of int
-        Which of them have elements that are moved; the others say where.
-    value : array
-        Of the rule.
+    The arguments that are ``moved`` have its elements, the others say where; ``evaluate`` is the
+    rule, of arrays of any dtype.
     """
     whole = type(value) is np.ndarray and value.flags.c_contiguous and value.size > 0
     if not whole or any(type(a) is not np.ndarray or not a.size for a in arguments):

@@ -144,15 +144,7 @@ class NamedCall:
     def pushforward(self, wrt: tuple[int, ...]) -> Pushed:
         """Return the call that computes tangents of outputs; the same object each time.
 
-        Parameters
-        ----------
-        wrt : tuple of int
-            Params that have a tangent: floats, and arrays of these.
-
-        Raises
-        ------
-        KernelGradientError
-            If an op has no derivative.
+        ``wrt`` are the params that have one: floats, and arrays of these.
         """
         if wrt not in self._pushed:
             self._pushed[wrt] = self._pushforward(wrt)
@@ -187,21 +179,11 @@ class Pulled:
 
 @dataclass(frozen=True)
 class Pushed:
-    """How tangents of a call's outputs are computed.
+    """How tangents of a call's outputs are computed."""
 
-    Attributes
-    ----------
-    call : NamedCall or None
-        None where all are zero.
-    kept : tuple of int
-        What it takes, among the arguments and, after those, one tangent for each param that has
-        one.
-    tangents : tuple of (int or None)
-        For each output, the output of the call that is its tangent; None where it is zero.
-    """
-
-    call: NamedCall | None
-    kept: tuple[int, ...]
+    call: NamedCall | None  # None where all are zero
+    kept: tuple[int, ...]  # what it takes of the arguments and, after those, of the tangents
+    # By output: the output of the call that is its tangent, or None for zero.
     tangents: tuple[int | None, ...]
 
 

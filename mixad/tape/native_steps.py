@@ -99,23 +99,14 @@ class Track(NamedTuple):
 
 @dataclass
 class NativeSteps:
-    """What a step of a loop does, as launches whose words are filled in.
-
-    Attributes
-    ----------
-    blocks : list of LaunchBlock
-        The launches, in order.
-    moves : list of (int, int, int, int)
-        The words that move on from step to step.
-    memory : list of array
-        What the launches write that no later step reads.
-    fails : list of array
-        Where launches that may fail note that they have.
-    """
+    """What a step of a loop does, as launches whose words are filled in."""
 
     blocks: list[LaunchBlock] = field(default_factory=list)
+    # Words that move on from step to step.
     moves: list[tuple[int, int, int, int]] = field(default_factory=list)
+    # What launches write that no later step reads.
     memory: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    # Where launches that may fail note that they have.
     fails: list[np.ndarray[Any, Any]] = field(default_factory=list)
     _backend: Stepping | None = None
 
@@ -225,18 +216,10 @@ class NativeSteps:
         return any(each.any() for each in self.fails)
 
     def take(self, count: int | None, flag: int = 0, tested: int = 0) -> int:
-        """Take so many steps, or as many as a flag says; return how many these were.
+        """Take so many steps, or as many as a flag says; return how many: fewer if one fails.
 
-        There may be fewer once one has failed.
-
-        Parameters
-        ----------
-        count : int or None
-            How many steps there are; None if the flag tells.
-        flag : int
-            The address of a byte that is 0 once there are no more.
-        tested : int
-            How many launches come before it is looked at.
+        The ``flag`` is the address of a byte that is 0 once there are no more; it is looked at
+        after ``tested`` launches.
         """
         backend = self._backend
         assert backend is not None

@@ -137,56 +137,13 @@ class ConstantNode:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """An operation on arrays that is no kernel.
-
-    Attributes
-    ----------
-    name : str
-        For messages.
-    evaluate : callable
-        ``(xp, *arrays, **static)``: the value, by the base library.
-    cotangents : tuple of callable, or callable
-        One for each argument: ``(g, *arguments, **static)``, with ``g`` of the output's shape.
-        Of a rule with any number of arguments, one for all of them: ``(g, wanted, *arguments,
-        **static)``, which returns one for each that is ``wanted`` and None for the others.
-    reads : tuple of (tuple of int)
-        For each of ``cotangents``, the arguments whose elements it reads; it gets a `Shaped` for
-        the others.  Empty if none reads any.
-    fresh : bool
-        Whether ``cotangents`` return new arrays, as opposed to views.
-    linear : "each", "all" or None
-        Whether the value is linear in each argument, the others fixed, or in all of them at once.
-        Tangents then are values of the rule; otherwise they are cotangents transposed.
-    positions : tuple of int
-        Arguments that are positions in others: whole numbers, which are always kept.
-    add_into : callable, optional
-        Of a rule with one argument: ``(whole, g, **static)`` adds the argument's cotangent to an
-        array, in place, and tells whether it could.  For cotangents that are mostly zeros: many
-        small parts of one array then cost what the parts do.
-    shape : callable, optional
-        Of a rule with one argument, for values of its type: ``(xp, own, **static)``, with the shape
-        of the argument, is the shape of the value.  Then this waits until someone asks for it.
-    is_view : bool
-        Whether the value is a view: it need not wait for its own sake, only for a pending argument.
-    is_part : bool
-        Whether it may be a small part of the argument: then it is copied out of an array that is
-        still being written to.
-    part : callable, optional
-        Of a rule with one argument, for values that are elements of it: ``(own, **static)``, with
-        the shape of the argument, is the box that the value is; None if it is no box.
-    steps : callable, optional
-        Of a rule with one argument, whose elements it moves on around: ``(own, **static)``, with
-        the shape of the argument, is how far along each axis; None if not along axes.
-    moves : bool
-        Whether each element of the value is one of an argument or zero, and which one depends on
-        shapes, ``positions`` and options alone.
-    block : callable, optional
-        ``(backend, *arrays, **static)``, of NumPy's arrays: what a `Stepping` backend runs
-        for arrays like these, or None.
-    """
+    """An operation on arrays that is no kernel."""
 
     name: str  # for messages
     evaluate: Callable[..., Array]  # ``(xp, *arrays, **static)``: the value, by the base library
+    # One for each argument: ``(g, *arguments, **static)``, with ``g`` of the output's shape. Of any
+    # number of arguments one for all: ``(g, wanted, *arguments, **static)``, which returns one for
+    # each that is ``wanted`` and None for the others.
     cotangents: tuple[Callable[..., Any], ...] | Callable[..., Cotangents]
     reads: tuple[tuple[int, ...], ...] = ()  # by cotangent: arguments whose elements it reads
     fresh: bool = False  # whether cotangents are new arrays, not views
@@ -208,7 +165,11 @@ class Rule:
     # For one argument of shape `own`, whose elements the value moves around: ``(own, **static)`` is
     # how far along each axis; None if not along axes.
     steps: Callable[..., tuple[int, ...] | None] | None = None
+    # Whether each element of the value is one of an argument or zero, and which one depends on
+    # shapes, ``positions`` and options alone.
     moves: bool = False
+    # ``(backend, *arrays, **static)``, of NumPy's arrays: what a `Stepping` backend runs for arrays
+    # like these, or None.
     block: Callable[..., LaunchBlock | None] | None = None
 
     def waits_for(self, arguments: Sequence[Any]) -> bool:

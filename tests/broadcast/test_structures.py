@@ -145,6 +145,21 @@ def test_tuples_and_none_in_structures():
     assert of(State((3.0, 2.0), 4.0)) == State(3.0, 4.0)
 
 
+NOTHING = None
+
+
+def test_none_in_a_tuple_that_is_returned_stays_there():
+    x = np.array([1.0, 2.0])
+    literal, captured = (
+        mixad.broadcast(lambda x: (x * x, None)),
+        mixad.broadcast(lambda x: (NOTHING, x)),
+    )
+    np.testing.assert_array_equal(literal(x)[0], x * x)
+    np.testing.assert_array_equal(captured(x)[1], x)
+    assert literal(x)[1] is captured(x)[0] is None
+    np.testing.assert_array_equal(mixad.grad(lambda x: literal(x)[0].sum())(x), 2 * x)
+
+
 def test_named_tuples_from_outside_keep_their_names():
     spring = State(2.0, 3.0)
 
@@ -437,3 +452,17 @@ def test_paths_that_differ_in_a_static_field_are_told_which():
     assert halted(system) == system
     with pytest.raises(KernelTypeError, match="same value of the static field 'order'"):
         halted(dataclasses.replace(system, order=2))
+
+
+def test_paths_with_classes_of_one_name_are_told():
+    shorter, longer = (NamedTuple("P", [(n, float) for n in names]) for names in ("ab", "abc"))
+
+    @mixad.broadcast
+    def first(x):
+        p = shorter(x, x)
+        if x > 0:
+            p = longer(x, x, x)
+        return p.a
+
+    with pytest.raises(KernelTypeError, match=r"'p' is a P on one path .* and a P on the other"):
+        first(1.0)

@@ -45,24 +45,7 @@ BLOCKS_EACH, LEAST_RUN, LEAST = 4, 4, 1024
 
 
 class CudaBackend:
-    """Kernels compiled from CUDA C++ for the arrays of one library.
-
-    Parameters
-    ----------
-    name : str
-        Of the backend.
-    driver : Driver
-        The library's part.
-
-    Attributes
-    ----------
-    writes_parts : bool
-        True: a result may be a part of a larger array.
-    stores_beside : bool
-        True: several results of an element may be side by side in one.
-    accumulates : tuple of str
-        How arrays are changed at indices.
-    """
+    """Kernels compiled from CUDA C++ by a driver, for the arrays of one library."""
 
     writes_parts = True
     stores_beside = True

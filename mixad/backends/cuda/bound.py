@@ -35,48 +35,22 @@ DeviceRun: TypeAlias = Callable[["CudaBound", Sequence[Any]], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class CudaBound:
-    """A kernel with everything done that does not depend on the data.
-
-    Attributes
-    ----------
-    kernel : CudaKernel
-        What is launched.
-    launch : Launch
-        Its shapes and strides.
-    binding : Binding
-        The block of words.
-    first : int or None
-        The first param that is an array, which tells the device.
-    widest : int
-        Neighbours of a row that extents and types let a thread have.
-    wide : bool
-        Whether elements of a row, rows and tiles are counted in 64 bits.
-    packed : tuple of (int, int)
-        Of what is loaded in packs, the word of its address, and the bytes of a pack less one, which
-        is a mask.
-    rows_aligned : bool
-        Whether all rows of an array begin on a pack if the first one does.
-    elements : int
-        Of arrays that are changed at indices, how many a block has copies of, a power of two: there
-        are few texts.  0 if they are too many: then pairs are sorted.
-    blocks : int
-        Blocks that have something to do.
-    launches : dict
-        What launches each pass, by device and by whether packs are aligned.
-    runs : dict
-        What runs the kernel, by device.
-    """
+    """A kernel with everything done that does not depend on the data."""
 
     kernel: CudaKernel
     launch: Launch
     binding: Binding
-    first: int | None
-    widest: int
-    wide: bool
+    first: int | None  # the first param that is an array, which tells the device
+    widest: int  # neighbours of a row that extents and types let a thread have
+    wide: bool  # whether elements of a row, rows and tiles are counted in 64 bits
+    # Of loads in packs: the word of an address, the bytes less one.
     packed: tuple[tuple[int, int], ...]
-    rows_aligned: bool
+    rows_aligned: bool  # whether all rows of an array begin on a pack if the first one does
+    # Elements of arrays changed at indices that a block has copies of, a power of two, so that
+    # there are few texts. 0 if they are too many: then pairs are sorted.
     elements: int
-    blocks: int
+    blocks: int  # those that have something to do
+    # What launches each pass, by device and by whether packs are aligned.
     launches: dict[Hashable, dict[bool, tuple[PreparedLaunch, ...]]] = field(
         default_factory=dict, compare=False
     )

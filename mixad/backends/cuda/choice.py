@@ -34,18 +34,10 @@ _ENOUGH_LOADED, _NARROW = 8, 0.6
 
 
 class BlockShape(NamedTuple):
-    """How a row's elements are shared out.
+    """How a row's elements are shared out."""
 
-    Attributes
-    ----------
-    vector : int
-        Neighbours of a row that a thread has at a time.
-    threads : int
-        Of a block.
-    """
-
-    vector: int
-    threads: int
+    vector: int  # neighbours of a row that a thread has at a time
+    threads: int  # of a block
 
 
 def preferred(widest: int) -> Iterator[BlockShape]:

@@ -34,50 +34,26 @@ _WARP_UNIT = 4
 
 @dataclass(frozen=True)
 class Usage:
-    """What a compiled function uses.
+    """What a compiled function uses."""
 
-    Attributes
-    ----------
-    registers : int
-        Of a thread.
-    local : int
-        Bytes of local memory of a thread: what is spilled, and arrays that some of CUDA's own
-        functions keep there.
-    shared : int
-        Bytes of shared memory of a block, without those that the system reserves.
-    """
-
-    registers: int
-    local: int
-    shared: int
+    registers: int  # of a thread
+    local: int  # bytes of a thread: what is spilled, and arrays of CUDA's own functions
+    shared: int  # bytes of a block, without those that the system reserves
 
 
 @dataclass(frozen=True)
 class Device:
-    """What a device has.
+    """What a device has."""
 
-    Attributes
-    ----------
-    architecture : str
-        As compilers name it, such as ``"sm_90"``.
-    processors : int
-        Multiprocessors.
-    threads, blocks, registers, shared : int
-        Most of them that one multiprocessor has at once; shared memory in bytes.
-    reserved : int
-        Bytes of shared memory that the system takes for each block.
-    bandwidth : float
-        Bytes a second between memory and multiprocessors at most: what a copy reaches is less.
-    """
-
-    architecture: str
-    processors: int
+    architecture: str  # as compilers name it, such as "sm_90"
+    processors: int  # multiprocessors
+    # The most that one multiprocessor has at once; of shared memory in bytes.
     threads: int
     blocks: int
     registers: int
     shared: int
-    reserved: int
-    bandwidth: float
+    reserved: int  # bytes of shared memory that the system takes for each block
+    bandwidth: float  # bytes a second of its memory at most: what a copy reaches is less
 
     def resident(self, usage: Usage, threads: int) -> int:
         """Return how many threads of a function one multiprocessor runs at once."""

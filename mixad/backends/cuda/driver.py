@@ -26,15 +26,7 @@ class Driver(Protocol):
         ...
 
     def attribute(self, number: int, device: Hashable) -> int:
-        """Return what CUDA says of a device.
-
-        Parameters
-        ----------
-        number : int
-            One of `mixad.backends.cuda.ATTRIBUTES`.
-        device : hashable
-            What `device` returned.
-        """
+        """Return what CUDA says of a device: one of `mixad.backends.cuda.ATTRIBUTES`."""
         ...
 
     def is_capturing(self, device: Hashable) -> bool:
@@ -56,39 +48,15 @@ class Driver(Protocol):
     def compile(
         self, text: str, entries: Sequence[str], device: Hashable
     ) -> Mapping[str, Function]:
-        """Compile CUDA C++ for a device and load it.
+        """Compile CUDA C++ for a device and load it; return its kernels, the ``entries``, by name.
 
-        Parameters
-        ----------
-        text : str
-            A module that includes nothing; with `mixad.backends.nvrtc.OPTIONS`, no fast maths.
-        entries : sequence of str
-            Symbols of its kernels.
-        device : hashable
-            What `device` returned.
-
-        Returns
-        -------
-        mapping
-            The kernels.
-
-        Raises
-        ------
-        BackendError
-            With the compiler's log.
+        The text includes nothing; `mixad.backends.nvrtc.OPTIONS` have no fast maths.  What does not
+        compile raises BackendError with the compiler's log.
         """
         ...
 
     def usage(self, function: Function, device: Hashable) -> Usage:
-        """Return what a kernel uses of a multiprocessor, as ``cuFuncGetAttribute`` tells it.
-
-        Parameters
-        ----------
-        function : Function
-            What `compile` returned.
-        device : hashable
-            Where it was compiled for.
-        """
+        """Return what a kernel uses of a multiprocessor, as ``cuFuncGetAttribute`` tells it."""
         ...
 
     def prepare_launch(
@@ -96,22 +64,7 @@ class Driver(Protocol):
     ) -> PreparedLaunch:
         """Return what launches a kernel on the device's current stream, asked for at every call.
 
-        Several threads may call it at once.
-
-        Parameters
-        ----------
-        function : Function
-            What `compile` returned.
-        blocks : int
-            Blocks of the grid, which has one axis.
-        threads : tuple of int
-            Threads of a block along x and y.
-        device : hashable
-            Where it was compiled for.
-
-        Returns
-        -------
-        callable
-            Takes the words of the structure that is the kernel's only argument.
+        The grid has one axis, a block two.  It takes the words of the structure that is the
+        kernel's only argument; several threads may call it at once.
         """
         ...

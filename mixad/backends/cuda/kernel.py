@@ -16,15 +16,7 @@ __all__ = ["CudaKernel"]
 
 
 class CudaKernel:
-    """A kernel whose texts are compiled when a launch first needs them.
-
-    Parameters
-    ----------
-    spec : KernelSpec
-        As it was planned.
-    driver : Driver
-        What compiles.
-    """
+    """A kernel whose texts are compiled when a launch first needs them."""
 
     def __init__(self, spec: KernelSpec, driver: Driver) -> None:
         self.spec = spec

@@ -42,45 +42,24 @@ __all__ = ["Array", "Body"]
 
 @dataclass(frozen=True)
 class Array:
-    """An array that the program indexes.
+    """An array that the program indexes."""
 
-    Attributes
-    ----------
-    number : int
-        Index of the param.
-    type : ScalarType
-        Of its elements in memory.
-    start, outside : str
-        Address of the first element, and pointer to the word that an index outside is noted in.
-    extents, strides : sequence of str
-        Along each axis, elements and bytes; of an accumulator that is not written, elements twice.
-    update : str
-        How an accumulator is changed.  Unless it is written, its ``start`` is a pointer, or the
-        number of its first element among those of all arrays.
-    """
-
-    number: int
-    type: ScalarType
+    number: int  # of the param
+    type: ScalarType  # of its elements in memory
+    # Address of the first element. Of an accumulator that is not written: a pointer, or the number
+    # of its first element among those of all arrays.
     start: str
-    outside: str
+    outside: str  # pointer to the word that an index outside is noted in
     extents: Sequence[str]
-    strides: Sequence[str]
-    update: UpdateKind = "write"
+    strides: Sequence[str]  # bytes; of an accumulator that is not written, elements
+    update: UpdateKind = "write"  # how an accumulator is changed
 
 
 class Body:
     """Emits the statements of one program for one element.
 
-    Parameters
-    ----------
-    text : Text
-        The module that grows.
-    values : Mapping
-        What the lane and uniform params are called.
-    arrays : Mapping
-        The array params.
-    pairs : str
-        What pairs of elements and values are put in; "" if threads change elements together.
+    ``pairs`` is what pairs of elements and values are put in, "" if threads change elements
+    together.
     """
 
     def __init__(

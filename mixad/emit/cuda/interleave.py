@@ -24,18 +24,10 @@ _WARP = 32
 
 
 class Span(NamedTuple):
-    """Neighbours in memory among the results of an element.
+    """Neighbours in memory among the results of an element."""
 
-    Attributes
-    ----------
-    first : int
-        Place of the first one in the element.
-    results : tuple of int
-        Which outputs of the pass they are.
-    """
-
-    first: int
-    results: tuple[int, ...]
+    first: int  # its place in the element
+    results: tuple[int, ...]  # which outputs of the pass they are
 
 
 def is_stored_at_once(output: Output, number: int, vector: int) -> bool:

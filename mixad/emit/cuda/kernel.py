@@ -47,30 +47,19 @@ __all__ = ["Dialect", "emit_kernel", "entries", "for_threads", "packed_types"]
 
 @dataclass(frozen=True)
 class Dialect:
-    """What of a launch the text depends on, besides the spec.
+    """What of a launch the text depends on, besides the spec."""
 
-    Attributes
-    ----------
-    vector : int
-        Neighbours of a row that a thread has at a time: a power of two that divides the row.
-    threads : int
-        Of a block.
-    aligned : bool
-        Whether they are loaded and stored together: every operand of step "unit" and every stored
-        result that has no other beside it is aligned to so many elements, row by row.  Sums have
-        the same bits if not.
-    wide : bool
-        Whether numbers of elements of a row, of rows or of tiles take 64 bits; dividing them takes
-        ten times as long.
-    elements : int
-        How many elements of arrays that are changed at indices a block has copies of, at least as
-        many as they have; 0 if pairs are left.
-    """
-
-    vector: int = 1
-    threads: int = THREADS
+    vector: int = 1  # neighbours of a row that a thread has: a power of two that divides the row
+    threads: int = THREADS  # of a block
+    # Whether neighbours are loaded and stored together: every operand of step "unit" and every
+    # stored result that has no other beside it is aligned to so many elements, row by row. Sums
+    # have the same bits if not.
     aligned: bool = True
+    # Whether numbers of elements of a row, of rows or of tiles take 64 bits; dividing them takes
+    # ten times as long.
     wide: bool = False
+    # Elements of arrays changed at indices that a block has copies of, at least as many as they
+    # have; 0 if pairs are left.
     elements: int = MAX_ELEMENTS
 
 

@@ -93,22 +93,13 @@ static __device__ {t} sum_along_rows({t} value) {{
 
 @dataclass(frozen=True)
 class AxisSum:
-    """How values of shape (outer, count, inner) are summed over the middle axis, in runs.
+    """How values of shape (outer, count, inner) are summed over the middle axis, in runs."""
 
-    Attributes
-    ----------
-    threads : (int, int)
-        Of a block: along the sums, which are outer times inner, and along the values of each.
-    run : int
-        Values of a sum that one block adds up.
-    runs, blocks : int
-        Of a sum, which are left if there are several; of the launch.
-    """
-
+    # Of a block: along the sums, outer times inner, and along the values of each.
     threads: tuple[int, int]
-    run: int
-    runs: int
-    blocks: int
+    run: int  # values of a sum that one block adds up
+    runs: int  # of a sum, which are left if there are several
+    blocks: int  # of the launch
 
 
 _UNROLLED, PER_THREAD = 8, 32

@@ -14,7 +14,6 @@ from mixad.scalar.parse.analysis import exits_always, may_exit
 from mixad.scalar.parse.frame import Frame, State, is_false
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values.record import Record
-from mixad.scalar.parse.values.sequence import Tuple
 from mixad.scalar.parse.values.value import BoundName, Mismatch, Value, describe_kind
 from mixad.scalar.promotion_rules import Rules
 from mixad.scalar.types import BOOL
@@ -209,8 +208,8 @@ def _prototype(
 
 def _apart(rules: Rules, what: str, a: Value, b: Value) -> tuple[str, Value, Value]:
     """Return what has no common type, inside of tuples that differ in their elements only."""
-    if isinstance(a, Tuple) and isinstance(b, Tuple) and a.describe() == b.describe():
-        for at, (one, other) in enumerate(zip(a.items, b.items, strict=True)):
+    if a.elements() is not None and a.same_form(b):
+        for at, (one, other) in enumerate(zip(a.parts(), b.parts(), strict=True)):
             try:
                 one.prototype().join(rules, other.prototype())
             except Mismatch:

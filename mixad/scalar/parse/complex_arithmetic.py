@@ -23,10 +23,9 @@ from mixad.scalar.parse.complex_library import (
 )
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.inlining import call_own_function
-from mixad.scalar.parse.integers import literal
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values.complex import Complex
-from mixad.scalar.parse.values.value import Number, Scalar, Value, parts_type
+from mixad.scalar.parse.values.value import Number, Scalar, parts_type
 
 __all__ = ["arithmetic", "as_complex", "compare", "complex_of_parts", "conjugate", "in_common_type",
            "of_one_type", "unary", "where"]  # fmt: skip
@@ -37,8 +36,8 @@ _MAX_FACTORS = 100
 
 def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Number, y: Number) -> Number:
     """Return the value of ``x op y`` for numbers."""
-    if isinstance(x, Scalar) and isinstance(y, Scalar):
-        return operators.arithmetic(frame, node, op, x, y)
+    if x.im is None and y.im is None:
+        return operators.arithmetic(frame, node, op, x.re, y.re)
     if isinstance(op, ast.Pow):
         return _power(frame, node, x, y)
     compute = _OPERATORS.get(type(op))
@@ -50,28 +49,26 @@ def arithmetic(frame: Frame, node: Located, op: ast.operator, x: Number, y: Numb
     return compute(_Parts(frame, node), *of_one_type(frame, node, (x, y)))
 
 
-def unary(frame: Frame, node: ast.UnaryOp) -> Value:
-    """Return the value of ``-x``, ``+x``, ``~x`` or ``not x``."""
-    known = literal(node)
-    if known is not None:
-        return operators.whole(frame, node, known)
-    z = frame.number(node.operand)
+def unary(frame: Frame, node: ast.UnaryOp, z: Number) -> Number:
+    """Return the value of ``-z``, ``+z``, ``~z`` or ``not z``."""
     if isinstance(node.op, ast.Not):
         return Scalar(frame.builder.op("not", z.truth(frame)), z.typed.weak)
-    if isinstance(z, Scalar):
-        return operators.unary(frame, node, z)
-    assert isinstance(z, Complex)
+    if z.im is None:
+        return operators.unary(frame, node, z.re)
     if isinstance(node.op, ast.Invert):
         raise frame.type_error(
             node, "`~` of complex numbers is not defined", "z.conjugate() is the conjugate"
         )
-    return z if isinstance(node.op, ast.UAdd) else negative(_Parts(frame, node), z)
+    if isinstance(node.op, ast.UAdd):
+        return z
+    op = _Parts(frame, node)
+    return Complex(op("neg", z.re), op("neg", z.im))
 
 
 def compare(frame: Frame, node: Located, op: ast.cmpop, x: Number, y: Number) -> Scalar:
     """Return the truth of one comparison."""
-    if isinstance(x, Scalar) and isinstance(y, Scalar):
-        return operators.compare(frame, node, op, x, y)
+    if x.im is None and y.im is None:
+        return operators.compare(frame, node, op, x.re, y.re)
     if not isinstance(op, ast.Eq | ast.NotEq):
         raise _unordered(frame, node, op)
     a, b = (as_complex(frame, node, v) for v in of_one_type(frame, node, (x, y)))
@@ -86,8 +83,8 @@ def compare(frame: Frame, node: Located, op: ast.cmpop, x: Number, y: Number) ->
 
 def where(frame: Frame, node: ast.expr, condition: Number, x: Number, y: Number) -> Number:
     """Return one of two numbers: of complex ones both parts are chosen."""
-    if isinstance(condition, Scalar) and isinstance(x, Scalar) and isinstance(y, Scalar):
-        return operators.apply(frame, node, "where", (condition, x, y))
+    if not any(n.is_complex for n in (condition, x, y)):
+        return operators.apply(frame, node, "where", (condition.re, x.re, y.re))
     truth = condition.truth(frame)
     like = x.prototype().join(frame.context.rules, y.prototype())
     pairs = zip(x.atoms(frame, like, node), y.atoms(frame, like, node), strict=True)
@@ -141,9 +138,8 @@ def in_common_type(frame: Frame, node: Located, numbers: Sequence[Number]) -> li
 
 def as_complex(frame: Frame, node: Located, number: Number) -> Complex:
     """Return a number as a complex one; the imaginary part of a real number is zero."""
-    if isinstance(number, Complex):
-        return number
-    return complex_of_parts(frame, node, number.re, frame.constant(0.0))
+    re, im = number.re, number.im
+    return complex_of_parts(frame, node, re, frame.constant(0.0)) if im is None else Complex(re, im)
 
 
 def complex_of_parts(frame: Frame, node: Located, re: Scalar, im: Scalar) -> Complex:
@@ -192,11 +188,6 @@ def _difference(op: _Parts, x: Number, y: Number) -> Complex:
         assert x.im is not None
         return Complex(re, x.im)
     return Complex(re, op("neg", y.im) if x.im is None else op("sub", x.im, y.im))
-
-
-def negative(op: _Parts, z: Complex) -> Complex:
-    """Return ``-z``."""
-    return Complex(op("neg", z.re), op("neg", z.im))
 
 
 def conjugate(frame: Frame, node: Located, z: Number) -> Number:
@@ -254,13 +245,13 @@ _OPERATORS: Mapping[type[ast.operator], _Operator] = MappingProxyType({
 
 def _power(frame: Frame, node: Located, x: Number, y: Number) -> Number:
     """Return ``x ** y``: products for whole constant ``y``, else by logarithm and exponential."""
-    exponent = y.constant if isinstance(y, Scalar) else None
+    exponent = None if y.is_complex else y.re.constant
     if exponent is not None and float(exponent).is_integer() and abs(exponent) < _MAX_FACTORS:
         base, _ = of_one_type(frame, node, (x, y))
         return _whole_power(frame, node, as_complex(frame, node, base), int(exponent))
     base, power = of_one_type(frame, node, (x, y))
     z = as_complex(frame, node, base)
-    if isinstance(y, Scalar) and y.atom.type.is_integer:
+    if y.typed.type.is_integer:
         return call_own_function(frame, node, power_of_whole, (z, y))
     if exponent == 0.5:
         return call_own_function(frame, node, square_root, (z,))

@@ -24,7 +24,7 @@ from mixad.scalar.parse.values.captured import Indexed
 from mixad.scalar.parse.values.complex import number_of_parts, types_of_parts
 from mixad.scalar.parse.values.object import Object
 from mixad.scalar.parse.values.record import named_tuple, record
-from mixad.scalar.parse.values.sequence import Items, Tuple
+from mixad.scalar.parse.values.sequence import Tuple
 from mixad.scalar.parse.values.value import Number, Scalar, Value, describe_kind
 from mixad.scalar.types import I64, ScalarType
 
@@ -215,7 +215,7 @@ def take_apart_result(
         structure = taker.several(value, cores)
     if not taker.numbers:
         raise frame.type_error(place, "a kernel without a result", "return a number")
-    is_flat = structure.kind in (None, tuple) and not any(c.children for c in structure.children)
+    is_flat = structure.kind in (None, tuple) and all(c == LEAF for c in structure.children)
     if is_flat and not any(taker.cores):
         return None, taker.numbers
     return Returned(structure, tuple(taker.cores)), taker.numbers
@@ -247,13 +247,14 @@ class _Results:
                 f"the result is {describe_kind(value)}, and the kernel has no signature",
                 'return tuple(...), or say mixad.broadcast(signature="(n)->(n)")',
             )
-        if value == Object(None):
+        if value.is_object(None):
             return Structure(type(None))
-        if not isinstance(value, Items):
+        found = value.structure()
+        if found is None:
             self.cores.append(())
             self.numbers.append(value.number(self.frame, self.place))
             return LEAF
-        return Structure(*value.structure(), tuple(map(self.structure, value.items)))
+        return Structure(*found, tuple(map(self.structure, value.parts())))
 
     def several(self, value: Value, cores: Sequence[tuple[int, ...]]) -> Structure:
         """Return the structure of a tuple of results with cores."""

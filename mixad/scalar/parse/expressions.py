@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any
 
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.parse.branch import Path, is_guarded, one_kind, select
@@ -37,11 +37,13 @@ def _constant(frame: Frame, node: ast.Constant) -> Value:
     return Object(value)
 
 
-def _binary(frame: Frame, node: ast.BinOp) -> Value:
+def _operator(frame: Frame, node: ast.BinOp | ast.UnaryOp) -> Value:
     known = literal(node)  # as a whole: 2**64 - 1 is an unsigned integer, 2**64 is none
     if known is not None:
         return whole(frame, node, known)
-    return binary(frame, node, node.op, items_of(frame, node.left), items_of(frame, node.right))
+    if isinstance(node, ast.UnaryOp):
+        return unary(frame, node, frame.number(node.operand))
+    return binary(frame, node, items_of(frame, node.left), items_of(frame, node.right))
 
 
 def _chain(frame: Frame, node: ast.Compare, left: Value, first: int) -> Number:
@@ -119,17 +121,14 @@ def _and_or(
     results: list[Number] = []
     path = Path(frame, node, lambda: results.append(right()))
     other = results[0]
-    if _is_truth(left) and _is_truth(other) and not is_guarded(path.draft):
+    x, y = left.typed, other.typed
+    if x.type.is_bool and y.type.is_bool and not is_guarded(path.draft):
         frame.builder.adopt(path.draft)
-        return Scalar(frame.builder.op(name, left.atom, other.atom), left.weak and other.weak)
+        return Scalar(frame.builder.op(name, cond, other.re.atom), x.weak and y.weak)
     stay = Path(frame, node, lambda: None)
     sides = (path, other), (stay, left)
     result = _value_of_paths(frame, node, cond, *(sides if is_and else reversed(sides)))
     return result.number(frame, node)
-
-
-def _is_truth(number: Number) -> TypeGuard[Scalar]:
-    return isinstance(number, Scalar) and number.atom.type.is_bool
 
 
 def _conditional(frame: Frame, node: ast.IfExp) -> Value:
@@ -170,8 +169,8 @@ EXPRESSIONS: Mapping[type, Callable[[Frame, Any], Value]] = MappingProxyType({
     ast.Constant: _constant,
     ast.Name: read,
     ast.Attribute: read,
-    ast.BinOp: _binary,
-    ast.UnaryOp: unary,
+    ast.BinOp: _operator,
+    ast.UnaryOp: _operator,
     ast.Compare: lambda frame, node: _chain(frame, node, frame.value(node.left), 0),
     ast.BoolOp: _logic,
     ast.IfExp: _conditional,

@@ -306,7 +306,7 @@ def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def _stopped(frame: Frame, node: ast.expr, value: Value) -> Value:
     """Return a number as a constant of derivatives; of several a copy, whose lists are its own."""
-    if value == Object(None):
+    if value.is_object(None):
         return value
     whole = value if isinstance(value, Items) else value.number(frame, node)
     if isinstance(whole, Scalar):

@@ -13,7 +13,6 @@ import numpy as np
 from mixad.scalar.parse import operators
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.handlers import Arguments, Handler, real_numbers, strong
-from mixad.scalar.parse.values.object import Object
 from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64
@@ -64,8 +63,8 @@ def _clip(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     # NumPy calls a method of it, so that a Python number becomes an array.
     result = strong(frame, node, given["a"]).scalar(frame, node)
     for bound, op in (("a_min", "maximum"), ("a_max", "minimum")):
-        value = given.get(bound, Object(None))
-        if not value.is_none:
+        value = given.get(bound)
+        if value is not None and not value.is_object(None):
             result = operators.apply(frame, node, op, (result, value.scalar(frame, node)))
     return result
 

@@ -11,7 +11,7 @@ from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.integers import OPS, Formula, compute, fits, spelled
 from mixad.scalar.parse.text import Located
-from mixad.scalar.parse.values.value import Scalar, Value
+from mixad.scalar.parse.values.value import Scalar
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, I32, I64, U64, ScalarType
 
@@ -189,19 +189,15 @@ def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     return Scalar(frame.builder.op("div", *in_type(frame, node, (x, y), found)), found.weak)
 
 
-def unary(frame: Frame, node: ast.UnaryOp, x: Scalar) -> Value:
+def unary(frame: Frame, node: ast.UnaryOp, x: Scalar) -> Scalar:
     """Return the value of ``-x``, ``+x`` or ``~x`` of a number."""
     if isinstance(node.op, ast.Invert):
-        return apply(frame, node, "not", (_python_integer_of(frame, x),))
+        is_python_bool = x.weak and x.atom.type.is_bool  # ~True is -2, ~ of arrays is not
+        x = frame.convert(x, Typed(I64, True)) if is_python_bool else x
+        return apply(frame, node, "not", (x,))
     if isinstance(node.op, ast.USub):
         return apply(frame, node, "neg", (x,))
     return plus(frame, node, x)
-
-
-def _python_integer_of(frame: Frame, x: Scalar) -> Scalar:
-    """Return a Python bool as the integer that it is: ``~True`` is -2, ``~`` of arrays is not."""
-    is_python_bool = x.weak and x.atom.type.is_bool
-    return frame.convert(x, Typed(I64, True)) if is_python_bool else x
 
 
 def whole(frame: Frame, node: Located, value: int) -> Scalar:

@@ -17,7 +17,7 @@ from mixad.scalar.parse.values.captured import Captured
 from mixad.scalar.parse.values.object import Object, describe_object
 from mixad.scalar.parse.values.record import named_tuple
 from mixad.scalar.parse.values.sequence import List, Tuple
-from mixad.scalar.parse.values.value import Scalar, Value
+from mixad.scalar.parse.values.value import Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import I64
 
@@ -104,8 +104,8 @@ def _number(
     is_element = address[:2] in context.snapshot.tables and context.family is None
     take = context.element if is_element else context.capture
     captured = take(name, address, argument)
-    if isinstance(captured, Scalar) and not captured.typed.type.is_float:
-        atom = cast("Var", captured.atom)
+    if not captured.typed.type.is_float:
+        atom = cast("Var", captured.re.atom)
         context.integers[atom] = address, int(value)
         if captured.typed == Typed(I64, True) and not is_element:  # of any size in Python
             context.adopted.setdefault((atom, I64), frame.info.text.locate(node))

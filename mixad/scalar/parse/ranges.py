@@ -16,7 +16,6 @@ from mixad.scalar.parse.names import changed_names, dotted, names_assigned_in, w
 from mixad.scalar.parse.outside import look_up
 from mixad.scalar.parse.statements import assign_target
 from mixad.scalar.parse.subscript import items_of
-from mixad.scalar.parse.values.object import Object
 from mixad.scalar.parse.values.value import BoundName, Scalar, Value, describe_kind
 from mixad.scalar.types import I64, integer_bounds
 
@@ -80,8 +79,7 @@ def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
     """Return start, stop and step if an iterable is a call of range."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
         return None
-    function = frame.value(node.func)
-    if not isinstance(function, Object) or function.value is not range:
+    if not frame.value(node.func).is_object(range):
         return None
     if node.keywords or not 1 <= len(node.args) <= 3:
         raise frame.error(node, "range takes one to three arguments", "range(start, stop, step)")

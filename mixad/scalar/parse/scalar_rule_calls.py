@@ -192,7 +192,7 @@ def _partials(frame: Frame, parameters: Sequence[str], value: Value) -> list[Sca
             f"this one gives {len(items)}",
             f"({', '.join(f'd{name}' for name in parameters)}), None for what is not known",
         )
-    return [None if v.is_none else _partial(frame, node, v) for v in items]
+    return [None if v.is_object(None) else _partial(frame, node, v) for v in items]
 
 
 def _partial(frame: Frame, node: Any, value: Value) -> Scalar:

@@ -79,7 +79,7 @@ def _augmented(frame: Frame, s: ast.AugAssign) -> None:
         raise frame.error(
             s, f"`{s.target.id}` goes by another name too: it cannot be added to", "a new list"
         )
-    frame.assign(s.target.id, binary(frame, s, s.op, old, items_of(frame, s.value)), s.target)
+    frame.assign(s.target.id, binary(frame, s, old, items_of(frame, s.value)), s.target)
 
 
 def _return(frame: Frame, s: ast.Return) -> None:

@@ -126,4 +126,4 @@ def add_to_item(frame: Frame, s: ast.AugAssign, target: ast.Subscript) -> None:
     """Carry out ``out[i] += x`` and its kin."""
     _root(frame, target, "a kernel cannot assign elements or attributes")
     old = peek(frame, target).number(frame, target)
-    assign_item(frame, target, binary(frame, s, s.op, old, frame.value(s.value)))
+    assign_item(frame, target, binary(frame, s, old, frame.value(s.value)))

@@ -14,13 +14,7 @@ __all__ = ["mixad_backends"]
 
 @hookimpl
 def mixad_backends() -> list[BackendSpec]:
-    """Announce the backend ``cupy``.
-
-    Returns
-    -------
-    list of BackendSpec
-        One spec.
-    """
+    """Announce the backend ``cupy``."""
     integers = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
     dtypes = frozenset({"bool", "float16", "float32", "float64", *integers})
     capability = Capability(("cupy",), ("cuda",), dtypes, native=True)

@@ -13,13 +13,7 @@ __all__ = ["mixad_backends"]
 
 @hookimpl
 def mixad_backends() -> list[BackendSpec]:
-    """Announce the backend ``example``.
-
-    Returns
-    -------
-    list of BackendSpec
-        One spec.
-    """
+    """Announce the backend ``example``."""
     integers = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
     dtypes = frozenset({"bool", "float32", "float64", *integers})
     capability = Capability(("numpy",), ("cpu",), dtypes, native=True)

@@ -53,13 +53,7 @@ def borrow(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @hookimpl
 def mixad_integrations() -> list[IntegrationSpec]:
-    """Announce the integration with JAX's transforms.
-
-    Returns
-    -------
-    list of IntegrationSpec
-        One spec.
-    """
+    """Announce the integration with JAX's transforms."""
     return [IntegrationSpec("jax", API_VERSION, "jax", _integrate)]
 
 

@@ -27,13 +27,7 @@ Arrays: TypeAlias = list[Any]
 
 
 class Borrowed:
-    """A function of JAX, callable on what mixad differentiates.
-
-    Parameters
-    ----------
-    function : callable
-        Takes and returns pytrees of JAX's arrays.
-    """
+    """A function of pytrees of JAX's arrays, callable on what mixad differentiates."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         if not callable(function) or not isinstance(function, Hashable):
@@ -98,14 +92,9 @@ class _Form:
 
 @dataclass(frozen=True, eq=False)
 class _Pure:
-    """A function of lists of arrays: those that are differentiated, and others.
+    """A function of lists of arrays: those that are differentiated, and others."""
 
-    Attributes
-    ----------
-    function : callable
-        ``(arrays, given) -> leaves of floats, (other leaves, form)``.
-    """
-
+    # ``(arrays, given) -> leaves of floats, (other leaves, form)``
     function: Callable[[Arrays, Arrays], tuple[Arrays, tuple[Arrays, _Form]]]
 
     @cached_property

@@ -23,25 +23,14 @@ __all__ = ["Call", "Derivation", "call_of"]
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """What one equation of a program of JAX computes.
+    """What one equation of a program of JAX computes."""
 
-    Attributes
-    ----------
-    named : NamedCall
-        The kernel.
-    reads : tuple of int
-        For each of its params, which argument that is.
-    is_array : tuple of bool
-        For each argument, whether it is read by index, or is a cotangent of what is added to by
-        index; others are broadcast.
-    derivation : Derivation or None
-        What it is the derivative of.
-    """
-
-    named: NamedCall
-    reads: tuple[int, ...]
+    named: NamedCall  # the kernel
+    reads: tuple[int, ...]  # for each of its params, which argument that is
+    # For each argument, whether it is read by index, or is a cotangent of what is added to by
+    # index; others are broadcast.
     is_array: tuple[bool, ...]
-    derivation: Derivation | None = None
+    derivation: Derivation | None = None  # what it is the derivative of
     _derived: dict[object, tuple[Call | None, tuple[int, ...]]] = field(
         default_factory=dict, repr=False
     )
@@ -141,27 +130,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Derivation:
-    """What a call is the derivative of.
-
-    Attributes
-    ----------
-    way : str
-        ``"push"`` or ``"pull"``.
-    of : Call
-        The call that was differentiated.
-    wrt : tuple of int
-        The arguments that have tangents, or whose gradients are the outputs.
-    outputs : tuple of int
-        Outputs: those whose tangents are computed, or which have cotangents.
-    whole : tuple of int
-        The arguments that were differentiated, which decide what is kept.
-    """
+    """What a call is the derivative of."""
 
     way: Literal["push", "pull"]
-    of: Call
-    wrt: tuple[int, ...]
-    outputs: tuple[int, ...]
-    whole: tuple[int, ...]
+    of: Call  # the call that was differentiated
+    wrt: tuple[int, ...]  # arguments that have tangents, or whose gradients are the outputs
+    outputs: tuple[int, ...]  # those whose tangents are computed, or which have cotangents
+    whole: tuple[int, ...]  # the arguments that were differentiated, which decide what is kept
 
 
 def call_of(program: Program, options: KernelOptions) -> Call:

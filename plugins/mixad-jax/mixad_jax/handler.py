@@ -129,37 +129,18 @@ def _source() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What the function reads of a kernel: see `handler.ll`.
+    """What the function reads of a kernel: see `handler.ll`."""
 
-    Attributes
-    ----------
-    kernel : int
-        Address of the kernel; ``owner`` keeps it.
-    tiles : int
-        How many tiles there are.
-    runs_directly, may_not_end, streams : bool
-        Whether the calling thread runs it alone; whether Ctrl-C is to end it; whether its results
-        begin lines of the cache.
-    words : array of int64
-        The argument block without addresses.
-    arguments, results : sequence of int
-        For each buffer, the position of its address in the block; -1 for none.
-    messages : sequence of str
-        For each array that may be read outside its extents, the error.
-    owner : object
-        What is kept as long as the record, which is for ever.
-    """
-
-    kernel: int
+    kernel: int  # address of the kernel; ``owner`` keeps it
     tiles: int
-    runs_directly: bool
-    may_not_end: bool
-    streams: bool
-    words: array[int]
-    arguments: Sequence[int]
-    results: Sequence[int]
-    messages: Sequence[str]
-    owner: object
+    runs_directly: bool  # whether the calling thread runs it alone
+    may_not_end: bool  # whether Ctrl-C is to end it
+    streams: bool  # whether its results begin lines of the cache
+    words: array[int]  # the argument block without addresses
+    arguments: Sequence[int]  # by buffer: the position of its address in the block; -1 for none
+    results: Sequence[int]  # the same
+    messages: Sequence[str]  # the errors of arrays that may be read outside their extents
+    owner: object  # what is kept as long as the record, which is for ever
 
 
 class _Table:

@@ -77,27 +77,13 @@ def _computed(call: Call, shape: Shape, shapes: tuple[Shape, ...], *arguments: A
 
 @dataclass(frozen=True)
 class _Planned:
-    """A kernel that is known to the foreign function, and what is left to XLA.
+    """A kernel that is known to the foreign function, and what is left to XLA."""
 
-    Attributes
-    ----------
-    key : tuple of int
-        The hash of its content.
-    memory : tuple of (shape, dtype)
-        Of what it writes.
-    added : tuple of int
-        Which of these are added to, and begin as zeros.
-    results : tuple of Result
-        How each is finished.
-    axes : tuple of int or None
-        The permutation from the order of the loops to the caller's.
-    """
-
-    key: tuple[int, int]
-    memory: tuple[tuple[Shape, Any], ...]
-    added: tuple[int, ...]
-    results: tuple[Result, ...]
-    axes: tuple[int, ...] | None
+    key: tuple[int, int]  # the hash of its content
+    memory: tuple[tuple[Shape, Any], ...]  # of what it writes: shapes and dtypes
+    added: tuple[int, ...]  # which of these are added to, and begin as zeros
+    results: tuple[Result, ...]  # how each is finished
+    axes: tuple[int, ...] | None  # the permutation from the order of the loops to the caller's
 
 
 @lru_cache(maxsize=4096)

@@ -38,15 +38,9 @@ KERNEL.multiple_results = True
 
 
 class JaxIntegration:
-    """What mixad asks about calls on JAX's arrays: see `mixad.backends.hookspecs.Integration`.
+    """What mixad asks about calls on JAX's arrays: see `mixad.backends.hookspecs.Integration`."""
 
-    Attributes
-    ----------
-    kinds : tuple of type
-        Values inside JAX's transforms.
-    """
-
-    kinds: tuple[type, ...] = (jax.core.Tracer,)
+    kinds: tuple[type, ...] = (jax.core.Tracer,)  # values inside JAX's transforms
 
     def is_tracing(self) -> bool:
         """Whether JAX reads the call instead of making it: it never does."""

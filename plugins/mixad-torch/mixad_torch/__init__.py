@@ -72,13 +72,7 @@ def functional_call(
 
 @hookimpl
 def mixad_backends() -> list[BackendSpec]:
-    """Announce the backend ``torch``.
-
-    Returns
-    -------
-    list of BackendSpec
-        One spec.
-    """
+    """Announce the backend ``torch``."""
     integers = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
     floats = {"bfloat16", "float16", "float32", "float64"}
     dtypes = frozenset({"bool", *floats, *integers})
@@ -89,13 +83,7 @@ def mixad_backends() -> list[BackendSpec]:
 
 @hookimpl
 def mixad_integrations() -> list[IntegrationSpec]:
-    """Announce the integration with torch's autograd.
-
-    Returns
-    -------
-    list of IntegrationSpec
-        One spec.
-    """
+    """Announce the integration with torch's autograd."""
     return [IntegrationSpec("torch", API_VERSION, "torch", _integrate)]
 
 

@@ -41,18 +41,10 @@ _NUMBERS = {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}
 
 
 class TorchIntegration:
-    """What mixad asks about calls on torch's tensors: see `mixad.backends.hookspecs.Integration`.
+    """What mixad asks about calls on tensors: see `mixad.backends.hookspecs.Integration`."""
 
-    Attributes
-    ----------
-    kinds : tuple of type
-        Tensors without elements, which torch traces with.
-    borrows_of : str
-        Whose functions it calls for which mixad has no rule.
-    """
-
-    kinds: tuple[type, ...] = _FOLLOWED
-    borrows_of = "torch"
+    kinds: tuple[type, ...] = _FOLLOWED  # tensors without elements, which torch traces with
+    borrows_of = "torch"  # whose functions it calls for which mixad has no rule
 
     def is_tracing(self) -> bool:
         """Whether torch.compile reads the call; Dynamo knows the answer, it does not ask."""

@@ -133,20 +133,9 @@ def _record(call: _Call) -> Any:
 class _Call:
     """A call of a function of torch, or of a module, whose arguments and result are pytrees.
 
-    Parameters
-    ----------
-    name : str
-        What it is called in messages.
-    function, args, kwargs
-        The call.
-    written : collection of int
-        Leaves of the arguments to which it may write: it gets clones, and traced values stand for
-        what is in these afterwards.
-    parameters : collection of int
-        Leaves that are parameters of a module; of a function there are none.
-    is_module : bool
-        Whether the derivative is its author's: what torch's graph does not reach is constant, and
-        gradients may be those of no function.
+    It gets clones of the leaves that may be ``written`` to, and traced values stand for what is in
+    these afterwards.  The derivative of a module is its author's: what torch's graph does not reach
+    is constant, and gradients may be those of no function.
     """
 
     def __init__(
@@ -489,30 +478,16 @@ _SEEN = {
 
 @dataclass(eq=False)
 class _Borrowed:
-    """The rule of a call whose arguments are tensors, and its value a list of them.
+    """The rule of a call whose arguments are tensors, and its value a list of them."""
 
-    Attributes
-    ----------
-    name : str
-        What was called.
-    step : callable or None
-        Returns the graph, for the values of the arguments; forgotten then, as what it holds is.
-    is_module : bool
-        Whether gradients may be those of no function: second derivatives are not symmetric then.
-    check : "off", "sample" or "full"
-        How closely tensors are watched that the graph may read later.
-    captured : list of torch.Tensor
-        Those that are read beside the arguments.
-    watched : list
-        All of them, as they are after the call.
-    """
-
-    name: str
+    name: str  # what was called
+    # Returns the graph for values of the arguments, then forgotten.
     step: Callable[[_Tensors], Graph] | None
+    # Whether gradients may be those of no function: second derivatives are not symmetric then.
     is_module: bool
-    check: CheckMode
-    captured: Sequence[torch.Tensor]
-    watched: Sequence[_Watched] = ()
+    check: CheckMode  # how closely tensors are watched that the graph may read later
+    captured: Sequence[torch.Tensor]  # those that are read beside the arguments
+    watched: Sequence[_Watched] = ()  # all of them, as they are after the call
 
     @property
     def borrowed_from(self) -> str:

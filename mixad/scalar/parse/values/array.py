@@ -52,11 +52,10 @@ class Array(OwnItems):
 
     def stored(self, frame: Frame, target: ast.Subscript, old: Value, value: Value) -> Value:
         """Return what an element becomes: it keeps its type, as NumPy has it."""
-        is_strong = isinstance(old, Number) and not old.typed.weak
-        if is_strong and isinstance(old, Scalar):
+        if isinstance(old, Number) and not (old.typed.weak or old.is_complex):
             return frame.convert(value.scalar(frame, target), old.typed)
         stored = OwnItems.stored(self, frame, target, old, value)
-        if is_strong and isinstance(old, Number):
-            z = as_complex(frame, target, stored.number(frame, target))
-            return z.of_parts([frame.convert(part, old.typed) for part in z.parts()])
-        return stored
+        if not isinstance(old, Number) or old.typed.weak:
+            return stored
+        z = as_complex(frame, target, stored.number(frame, target))
+        return z.of_parts([frame.convert(part, old.typed) for part in z.parts()])

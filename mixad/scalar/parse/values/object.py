@@ -29,9 +29,8 @@ class Object(Value):
     def is_called(self) -> bool:
         return callable(self.value)
 
-    @property
-    def is_none(self) -> bool:
-        return self.value is None
+    def is_object(self, value: Any) -> bool:
+        return self.value is value
 
     def known_object(self) -> Any:
         return self.value

@@ -46,20 +46,12 @@ class Items(Value):
             return False
         return self.of_parts(()).shared() == other.of_parts(()).shared()
 
-    def marked_as(self, other: Value) -> Self:
-        """Return it marked as shared if it or another value is."""
-        return self
-
     def join(self, rules: Rules, other: Value) -> Value:
         """Return the prototype that two prototypes fit into: shared if one of them is."""
         if not self.same_form(other):
             raise Mismatch
         pairs = zip(self.items, other.parts(), strict=True)
         return self.of_parts([a.join(rules, b) for a, b in pairs]).marked_as(other)
-
-    def structure(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return its class, and what is static of it, where it is a result."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +159,17 @@ def _slice(frame: Frame, node: ast.Slice) -> slice:
 def _look_up_in_array(frame: Frame, items: Sequence[Value], position: Scalar) -> Value | None:
     """Return the item at a position, if items are at even distances in an array from outside."""
     first = items[0]
+    if not all(first.same_kind(item) for item in items):
+        return None
     if first.parts():
-        if not all(first.same_kind(item) for item in items):
-            return None
         columns = zip(*[item.parts() for item in items], strict=True)
         found = [_look_up_in_array(frame, column, position) for column in columns]
         parts = [part for part in found if part is not None]
         return first.of_parts(parts) if len(parts) == len(found) else None
     elements = frame.context.elements
-    atoms = [item.atom for item in items if isinstance(item, Scalar)]
+    atoms = [atom for item in items for atom in item.zeros()]
     places = [elements[a] for a in atoms if isinstance(a, Var) and a in elements]
-    if not isinstance(first, Scalar) or len(places) < len(items):
+    if len(places) < len(items):
         return None
     array, start = places[0]
     stride = places[-1][1] - start if len(places) < 3 else places[1][1] - start
@@ -186,15 +178,14 @@ def _look_up_in_array(frame: Frame, items: Sequence[Value], position: Scalar) ->
     builder = frame.builder
     scaled = builder.op("mul", position.atom, builder.const(stride, I64))
     at = builder.op("add", scaled, builder.const(start, I64))
-    return Scalar(builder.load(array, at), first.weak)
+    return first.rebuilt(iter([builder.load(array, at)]))
 
 
 def choose(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) -> Value:
     """Return one of two values; its lists go by the names that those of ``no`` have."""
     if yes.same_form(no):
         pairs = zip(yes.parts(), no.parts(), strict=True)
-        made = yes.of_parts([choose(frame, node, cond, a, b) for a, b in pairs])
-        return made.marked_as(no) if isinstance(made, Items) else made
+        return yes.of_parts([choose(frame, node, cond, a, b) for a, b in pairs]).marked_as(no)
     if yes.is_called or no.is_called:
         raise frame.type_error(
             node,
@@ -299,29 +290,20 @@ class List(OwnItems):
         return "a list of its final length, such as [0.0] * 3, and out[i] = ..."
 
 
-def binary(
-    frame: Frame, node: ast.BinOp | ast.AugAssign, op: ast.operator, a: Value, b: Value
-) -> Value:
-    """Return the value of ``a op b``, of numbers or of tuples."""
-    if isinstance(a, Tuple) or isinstance(b, Tuple):
-        return _concatenated(frame, node, op, a, b)
-    left = node.left if isinstance(node, ast.BinOp) else node.target
-    right = node.right if isinstance(node, ast.BinOp) else node.value
-    return arithmetic(frame, node, op, a.number(frame, left), b.number(frame, right))
-
-
-def _concatenated(
-    frame: Frame, node: ast.BinOp | ast.AugAssign, op: ast.operator, a: Value, b: Value
-) -> Value:
-    """Return ``a op b`` where one is a tuple or list: these concatenate, and nothing else."""
+def binary(frame: Frame, node: ast.BinOp | ast.AugAssign, a: Value, b: Value) -> Value:
+    """Return the value of ``a op b``: tuples and lists concatenate, and nothing else."""
     sequences = [v for v in (a, b) if isinstance(v, Tuple)]
+    if not sequences:
+        left = node.left if isinstance(node, ast.BinOp) else node.target
+        right = node.right if isinstance(node, ast.BinOp) else node.value
+        return arithmetic(frame, node, node.op, a.number(frame, left), b.number(frame, right))
     kinds = {type(v.selection(())) for v in sequences}
     if len(kinds) == 1 and all(v.concatenates for v in sequences):
-        first = sequences[0]
-        if isinstance(op, ast.Add) and len(sequences) == 2:
-            return first.selection(first.items + sequences[1].items)
+        first, *others = sequences
+        if isinstance(node.op, ast.Add) and others:
+            return first.selection(first.items + others[0].items)
         times = b if first is a else a
-        count = times.known_integer(frame) if isinstance(op, ast.Mult) else None
+        count = times.known_integer(frame) if isinstance(node.op, ast.Mult) else None
         if count is not None:
             return first.selection(tuple([item.shared() for item in first.items]) * count)
     raise frame.type_error(

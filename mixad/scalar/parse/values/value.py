@@ -57,9 +57,8 @@ class Value:
         """Whether it is there to be called."""
         return False
 
-    @property
-    def is_none(self) -> bool:
-        """Whether it is None."""
+    def is_object(self, value: Any) -> bool:
+        """Whether it is this object of Python: None, a built-in function."""
         return False
 
     @property
@@ -182,6 +181,14 @@ class Value:
         if not self.owns_list():
             return self
         return self.of_parts([part.shared() for part in self.parts()])
+
+    def marked_as(self, other: Value) -> Self:
+        """Return it marked as shared if it or another of its form is."""
+        return self
+
+    def structure(self) -> tuple[Any, tuple[Any, ...]] | None:
+        """Return its class, and what is static of it, where it is a result; None for a number."""
+        return None
 
     # -- one type for the values of several paths ------------------------------------------------
 
