@@ -24,7 +24,7 @@ from mixad.tape.entries import (
     PulledKernel,
     Stores,
 )
-from mixad.tape.forward_node import contraction_of
+from mixad.tape.forward_node import contract
 from mixad.tape.gradient_plan import MADE
 from mixad.tape.graph import TraceGraph
 from mixad.tape.journal import Register
@@ -190,21 +190,22 @@ class _WayBack(Run):
     def _contracted(self, entry: Contracted) -> None:
         """Multiply stored partials by cotangents."""
         with self._level.lock:
-            wrt = tuple([i for i, target in enumerate(entry.targets) if target is not None])
-            given: dict[int, Any] = {}
-            for output, register in zip(entry.outputs, entry.given, strict=True):
-                g = self.found.pop(register).value
-                given[output] = added(given[output], g) if output in given else g
-            plan = contraction_of(entry.plan, wrt, tuple(given), entry.shapes, entry.shape)
-            count, gs = len(entry.residuals), list(given.values())
-            kept = [
-                gs[i - count] if i >= count else self.value(cast("Register", entry.residuals[i]))
-                for i in plan.kept
-            ]
-            arrays = plan.arrays(kept, entry.shape, entry.options)
-            for index, (kind, at) in zip(wrt, plan.places, strict=True):
-                if kind == "array":
-                    self._add(cast("Register", entry.targets[index]), arrays[at], True)
+            targets = {i: at for i, at in enumerate(entry.targets) if at is not None}
+            pairs = zip(entry.outputs, entry.given, strict=True)
+            given = [(output, self.found.pop(register).value) for output, register in pairs]
+            residual = lambda at: self.value(cast("Register", entry.residuals[at]))  # noqa: E731
+            found = contract(
+                entry.plan,
+                tuple(targets),
+                given,
+                residual,
+                entry.shapes,
+                entry.shape,
+                entry.options,
+            )
+            for target, gradient in zip(targets.values(), found, strict=True):
+                if gradient is not None:
+                    self._add(target, gradient, True)
 
     def _pulled(self, entry: Pulled) -> None:
         """Pull a rule back."""

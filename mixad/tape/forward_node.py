@@ -6,7 +6,7 @@ and cotangents only. It pays where the program is costly and nothing is broadcas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -25,7 +25,7 @@ from mixad.tape.node import Cotangents, Result, added
 from mixad.tape.tracer import Level, Origin, Tracer, stripped, warn
 from mixad.tape.values_rule import followed
 
-__all__ = ["ForwardNode", "contraction_of", "record_forward"]
+__all__ = ["ForwardNode", "contract", "contraction_of", "record_forward"]
 
 
 class ForwardNode:
@@ -54,24 +54,44 @@ class ForwardNode:
         """Run, or record, the contraction of the partials with the cotangents."""
         stored = self.stored
         wrt = tuple(i for i, p in enumerate(self.parents) if p is not None and level in p.levels)
-        given: dict[int, Any] = {}
-        for output, g in zip(stored.outputs, cotangents, strict=False):
-            if g is not None:
-                given[output] = added(given[output], g) if output in given else g
+        pairs = zip(stored.outputs, cotangents, strict=False)
+        given = [(output, g) for output, g in pairs if g is not None]
         if stored.plan.program.has_named_loops:
-            program = stored.plan.program
+            program, results = stored.plan.program, tuple(dict.fromkeys([at for at, _ in given]))
             levels = frozenset(chain(*[p.levels for p in self.parents if p is not None]))
-            warn(decided_results(program, program.origin, wrt, tuple(given)), levels)
-        plan = contraction_of(stored.plan, wrt, tuple(given), stored.shapes, self.shape)
-        values = [*stored.residuals, *given.values()]
-        count = len(stored.residuals)
-        kept = [_seen(values[i], level) if i < count else values[i] for i in plan.kept]
-        arrays = plan.arrays(kept, self.shape, self.options)
+            warn(decided_results(program, program.origin, wrt, results), levels)
+        residual = lambda at: _seen(stored.residuals[at], level)  # noqa: E731
+        found = contract(stored.plan, wrt, given, residual, stored.shapes, self.shape, self.options)
         gradients: list[Any] = [None] * len(self.parents)
-        for index, (kind, at) in zip(wrt, plan.places, strict=True):
-            if kind == "array":
-                gradients[index] = arrays[at]
+        for index, gradient in zip(wrt, found, strict=True):
+            gradients[index] = gradient
         return gradients
+
+
+def contract(
+    plan: ForwardPlan,
+    wrt: tuple[int, ...],
+    given: Sequence[tuple[int, Any]],
+    residual: Callable[[int], Any],
+    shapes: Sequence[Shape],
+    shape: Shape,
+    options: KernelOptions,
+) -> list[Any]:
+    """Multiply partials by the cotangents of outputs; return the gradients, None if zero.
+
+    `residual` returns an argument or a stored array; the rest is as for `contraction_of`.
+    """
+    gs: dict[int, Any] = {}
+    for output, g in given:
+        gs[output] = added(gs[output], g) if output in gs else g
+    found = contraction_of(plan, wrt, tuple(gs), shapes, shape)
+    count, sums = (
+        len(plan.program.params) + sum(len(p.outputs) for p in plan.passes),
+        [*gs.values()],
+    )
+    kept = [residual(i) if i < count else sums[i - count] for i in found.kept]
+    arrays = found.arrays(kept, shape, options)
+    return [arrays[at] if kind == "array" else None for kind, at in found.places]
 
 
 def contraction_of(

@@ -230,6 +230,9 @@ class TraceGraph(Graph):
                 self._add_call_of(node)
             elif not (type(node) is InputNode and node.level is level):
                 self._add_node(key, node)
+        for _, node in pairs:
+            if type(node) is KernelNode:
+                self.held.difference_update(self._retained(node))
 
     def _read(self, node: KernelNode, index: int) -> tuple[Register, Hashable]:
         source, parent = node.arguments[index], node.parents[index]
@@ -243,6 +246,14 @@ class TraceGraph(Graph):
         register = self._register(id(parent.node), parent.output, around)
         self.made.add(register)
         return register, None
+
+    def _retained(self, node: KernelNode) -> Iterator[Register]:
+        """Yield the pending values that a kernel's node holds: it is over when they are reached."""
+        for source in node.arguments:
+            while type(source) is Cell and type(source.pending) is Waiting:
+                source = source.pending.source
+            if type(source) is Cell and id(source.pending) in self._kernels:
+                yield self._register(id(source.pending), source.output)
 
     def _around(self, parent: Origin | None) -> frozenset[Level]:
         """Return the running transforms around that follow a value."""

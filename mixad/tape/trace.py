@@ -17,19 +17,15 @@ class Trace:
     """The nodes that depend on a transform's inputs and that its outputs depend on.
 
     Only edges that carry `level` are followed. `is_inner` says that a running transform around it
-    follows a node or a cotangent. If the output is one number (`of_number`), `unit` is the place
-    where the backward pass begins, whose cotangent is known to be 1. Nodes with stored partials are
-    `ForwardNode`s.
+    follows a node or a cotangent. Nodes with stored partials are `ForwardNode`s.
     """
 
-    __slots__ = ("consumers", "is_inner", "nodes", "numbers", "unit")
+    __slots__ = ("consumers", "is_inner", "nodes", "numbers")
 
-    def __init__(
-        self, level: Level, outputs: Sequence[tuple[Origin, Any]], *, of_number: bool = False
-    ) -> None:
-        self.nodes: list[Any] = []  # as found from the outputs; None once visited, to free them
+    def __init__(self, level: Level, outputs: Sequence[tuple[Origin, Any]]) -> None:
+        self.nodes: list[Any] = []  # as found from the outputs
         self.numbers: dict[int, int] = {}  # positions by id
-        self.consumers: list[int] = []  # how often each node will be given a cotangent
+        self.consumers: list[int] = []  # how often each node is read
         self.is_inner = any(isinstance(value, Tracer) for _, value in outputs)
         for origin, _ in outputs:
             self._reach(origin.node)
@@ -40,7 +36,6 @@ class Trace:
                         self.is_inner = True
                     if level in parent.levels:
                         self._reach(parent.node)
-        self.unit = self.place(outputs[0][0]) if of_number and outputs else None
 
     def place(self, origin: Origin) -> tuple[int, int]:
         """Return the number of a node, and which of its outputs a value is."""

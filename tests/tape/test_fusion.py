@@ -19,8 +19,8 @@ import mixad
 from mixad.errors import TracerError
 from mixad.tape import gradient_plan
 from mixad.tape.fusion import LONGEST
+from mixad.tape.group import Group
 from mixad.tape.making import kernel_of
-from mixad.tape.planner import Group
 from mixad.tape.tracer import Tracer
 from mixad.transforms import gradients
 
