@@ -91,6 +91,8 @@ class _WayBack(Run):
         )
         planner.know(graph.made, graph.held, graph.uses)
         entries = planner.plan_back(seeds, of_number=of_number and bool(seeds))
+        launched = [entry for entry in entries if type(entry) in (Launched, Stores)]
+        self._kept = planner.awaited.union(*map(_results, launched))
         if planner.decided:
             warn(planner.decided, frozenset(chain(*[origin.levels for origin, _ in outputs])))
         for register, (_, value) in zip(reversed(seeds), reversed(outputs), strict=True):

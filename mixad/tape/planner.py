@@ -140,6 +140,7 @@ class Planner:
         self._made: set[Register] = {register for register, _ in noted.constants}
         self._held: dict[Register, int] = {}
         self._kept: set[Register] = set()
+        self.awaited: set[Register] = set()  # what results wait for that a group leaves to others
         self._uses: Counter[int] = Counter()
         self._inside: dict[int, list[bool]] = {}
         self._stored: dict[int, StoredPartials] = {}
@@ -684,8 +685,9 @@ class Planner:
             asked = asked._replace(units=units)
         asked, moved = move_shifted(fusion.fused, fusion.shapes, asked, wholes, group.shape)
         plan, waiting = self._plan_and_waiting(fusion, asked)
-        for leaf in waiting:
-            self.keep(fusion.registers[leaf])
+        awaited = [fusion.registers[leaf] for leaf in waiting]
+        self._kept.update(awaited)
+        self.awaited.update(awaited)
         count = len(fusion.registers)
 
         def source(index: int) -> tuple[bool, int]:
