@@ -32,8 +32,6 @@ from mixad.backends.checks import (
     check_arguments,
     check_types,
     check_writes,
-    declares_beside,
-    declares_parts,
     one_place,
 )
 from mixad.backends.faults import PluginCall, watch_launch
@@ -42,9 +40,8 @@ from mixad.backends.hookspecs import (
     Backend,
     Bound,
     Boxed,
-    Cached,
+    Capability,
     Executable,
-    Folding,
     LaunchBlock,
     PartWriting,
     Repeating,
@@ -63,7 +60,7 @@ from mixad.errors import (
     TracerError,
 )
 from mixad.fork_locks import lock_of
-from mixad.kernel.plan import DEFAULT_CACHE_BYTES, plan
+from mixad.kernel.plan import plan
 from mixad.kernel.rolls import Shifts, plan_rolled
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.kernel.tiling import CPU_TILING
@@ -73,8 +70,8 @@ from mixad.scalar.simplify import without_sums
 if TYPE_CHECKING:
     from mixad.backends.audit import Audit
 
-__all__ = ["InBoxes", "Kernel", "Prepared", "Run", "backend_beside", "broadcast_shape", "execute",
-           "kernel_for", "stores_beside", "writes_parts"]  # fmt: skip
+__all__ = ["InBoxes", "Kernel", "Prepared", "Run", "broadcast_shape", "capability_beside",
+           "execute", "kernel_for", "writes_parts"]  # fmt: skip
 
 _MAX_LAUNCHES = 1024
 """Cached combinations of kernels and layouts, of all kernels together."""
@@ -341,15 +338,19 @@ class Kernel:
             if backend
             else self._preferred(library.name, device)
         )
-        check_writes(chosen, self.passes, self.requests, self._faults)
-        if backend is None and not registry.compiles(chosen.name):
+        can = registry.capability(chosen.name)
+        check_writes(chosen.name, can, self.passes, self.requests, self._faults)
+        if backend is None and not can.native:
             warn_if_large(math.prod(shape), library.name, device)
-        cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
-        folds = may_fold and isinstance(chosen, Folding) and chosen.folds
         given = self._arrays(arguments)
-        tiling = chosen.tiling(given[0]) if given and isinstance(chosen, Tiled) else CPU_TILING
         launch = plan(
-            self.passes, self.requests, layouts, shape, cache_bytes, folds=folds, tiling=tiling
+            self.passes,
+            self.requests,
+            layouts,
+            shape,
+            can.cache_bytes,
+            folds=can.folds and may_fold,
+            tiling=chosen.tiling(given[0]) if given and isinstance(chosen, Tiled) else CPU_TILING,
         )
         return chosen, launch
 
@@ -419,24 +420,20 @@ def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]
 
 
 def writes_parts(program: Program, array: Any, backend: str | None = None) -> bool:
-    """Whether the kernels of `backend_beside` write results into slices of larger arrays.
+    """Whether a program's kernels beside an array write results into slices of larger arrays.
 
     Other slices are added to such an array, so its library must let it be written to.
     """
-    return library_of(array).is_mutable and declares_parts(backend_beside(program, array, backend))
+    return library_of(array).is_mutable and capability_beside(program, array, backend).writes_parts
 
 
-def stores_beside(program: Program, array: Any, backend: str | None = None) -> bool:
-    """Whether the kernels of `backend_beside` store several results of an element side by side."""
-    return declares_beside(backend_beside(program, array, backend))
-
-
-def backend_beside(program: Program, array: Any, backend: str | None) -> Backend:
-    """Return the backend of a program's kernels beside an array."""
+def capability_beside(program: Program, array: Any, backend: str | None = None) -> Capability:
+    """Return what the backend of a program's kernels beside an array can do."""
     if backend is not None:
-        return registry.backend(backend)
+        return registry.capability(registry.backend(backend).name)
     dtypes = _dtypes((program,), [OutputRequest(0, k) for k in range(len(program.outputs))])
-    return registry.resolve(library_of(array).name, device_name(array), dtypes)
+    chosen = registry.resolve(library_of(array).name, device_name(array), dtypes)
+    return registry.capability(chosen.name)
 
 
 def _dtypes(passes: tuple[Program, ...], requests: Sequence[OutputRequest]) -> frozenset[str]:

@@ -17,12 +17,14 @@ for a library that has derivatives of its own implements `mixad_integrations` to
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import pluggy
+
+from mixad.kernel.plan import DEFAULT_CACHE_BYTES
 
 if TYPE_CHECKING:
     from mixad.kernel.options import KernelOptions
@@ -34,18 +36,15 @@ __all__ = [
     "ANY",
     "API_VERSION",
     "ENTRY_POINT_GROUP",
-    "Accumulating",
     "Assembling",
     "Backend",
     "BackendSpec",
     "Borrowing",
     "Bound",
-    "Cached",
     "Capability",
     "Described",
     "DeviceFunction",
     "Executable",
-    "Folding",
     "Integration",
     "IntegrationSpec",
     "LaunchBlock",
@@ -53,7 +52,6 @@ __all__ = [
     "PartWriting",
     "Repeating",
     "Stepping",
-    "StoringBeside",
     "Tiled",
     "hookimpl",
     "mixad_backends",
@@ -93,12 +91,33 @@ class Capability:
         Names of the dtypes of arguments and results that it serves, such as ``"float32"``.
     native : bool
         True where it compiles kernels, False where it interprets them.
+    cache_bytes : int
+        About the size of the last-level cache: a launch that moves more is planned to store past
+        it.
+    folds : bool
+        Whether its kernels go through several short rows as one: only then do launches have a
+        `mixad.kernel.spec.Fold`.
+    writes_parts : bool
+        Whether its kernels write a result into a part of a larger array: only then do outputs have
+        a `mixad.kernel.spec.Part`. The backend is `PartWriting`, too.
+    stores_beside : bool
+        Whether its kernels store several results of an element side by side: only then do outputs
+        have others beside them (`mixad.kernel.spec.OutputRequest`).
+    accumulates : frozenset of str
+        How its kernels change arrays at indices that programs compute, of ``"add"``, ``"min"``,
+        ``"max"`` and ``"write"``: only such accumulators are among the outputs
+        (`mixad.kernel.spec.Output.accumulated`).
     """
 
     array_modules: tuple[str, ...]
     devices: tuple[str, ...]
     dtypes: frozenset[str]
     native: bool
+    cache_bytes: int = DEFAULT_CACHE_BYTES
+    folds: bool = False
+    writes_parts: bool = False
+    stores_beside: bool = False
+    accumulates: frozenset[str] = frozenset()
 
     def serves(self, array_module: str, device: str, dtypes: frozenset[str]) -> bool:
         """Whether kernels on arrays of this library and device are served.
@@ -236,31 +255,11 @@ class Assembling(Protocol):
 
 
 @runtime_checkable
-class Cached(Protocol):
-    """A backend that knows how large the cache is beside which its kernels store results.
-
-    Attributes
-    ----------
-    cache_bytes : int
-        About that of the last level: a launch that moves more is planned to stream past it. Where
-        a backend does not say, `mixad.kernel.plan.DEFAULT_CACHE_BYTES` is taken.
-    """
-
-    cache_bytes: int
-
-
-@runtime_checkable
 class PartWriting(Protocol):
-    """A backend whose kernels may write a result into a part of a larger array.
+    """A backend whose kernels write results into parts of larger arrays.
 
-    Attributes
-    ----------
-    writes_parts : bool
-        Whether they do: only then are launches planned whose outputs have a
-        `mixad.kernel.spec.Part`.
+    Every backend whose `Capability` says `writes_parts` is one.
     """
-
-    writes_parts: bool
 
     def moved(self, bound: Bound, launch: Launch) -> Bound:
         """Return what `Backend.bind` returned, for a launch that writes parts elsewhere.
@@ -533,47 +532,6 @@ class Boxed(Protocol):
             Takes the list.
         """
         ...
-
-
-@runtime_checkable
-class StoringBeside(Protocol):
-    """A backend whose kernels may store several results of an element side by side.
-
-    Attributes
-    ----------
-    stores_beside : bool
-        Whether they do: only then are launches planned whose outputs have others beside them
-        (`mixad.kernel.spec.OutputRequest`).
-    """
-
-    stores_beside: bool
-
-
-@runtime_checkable
-class Accumulating(Protocol):
-    """A backend whose kernels may change arrays at indices that programs compute.
-
-    Attributes
-    ----------
-    accumulates : collection of str
-        How they do (`mixad.scalar.ir.UpdateKind`): only then are launches planned that have such
-        accumulators among their outputs (`mixad.kernel.spec.Output.accumulated`).
-    """
-
-    accumulates: Collection[str]
-
-
-@runtime_checkable
-class Folding(Protocol):
-    """A backend whose kernels may go through several short rows as one.
-
-    Attributes
-    ----------
-    folds : bool
-        Whether they do: only then are launches planned that have a `mixad.kernel.spec.Fold`.
-    """
-
-    folds: bool
 
 
 @runtime_checkable

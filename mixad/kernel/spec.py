@@ -35,7 +35,7 @@ class OutputRequest:
     or has with extent 1; an accumulator has any shape. `part` is the box of a stored array that has
     the values, zero elsewhere (`mixad.backends.execute.writes_parts`). `beside` are passes and
     results, of the same type, that a stored array has along a last axis of its own
-    (`mixad.backends.execute.stores_beside`).
+    (`mixad.backends.hookspecs.Capability.stores_beside`).
     """
 
     pass_index: int  # which pass

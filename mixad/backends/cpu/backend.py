@@ -6,9 +6,10 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
 from mixad.backends.cpu import buffers, compiler
+from mixad.backends.cpu.cache_size import cache_bytes
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
 from mixad.backends.cpu.launch import (
@@ -27,7 +28,7 @@ from mixad.kernel.binding import Binding, bind
 from mixad.kernel.cost import block_cost
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import accumulator
-from mixad.scalar.ir import Program, UpdateKind, While, walk_statements
+from mixad.scalar.ir import Program, While, walk_statements
 from mixad.scalar.math import PROGRAMS
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
@@ -73,15 +74,10 @@ class CpuBackend:
     """Compiles kernel specs for a host, by default this machine, and launches them on its cores."""
 
     name = "cpu"
-    writes_parts = True
-    stores_beside = True
-    accumulates = get_args(UpdateKind)
-    folds = True
 
     def __init__(self, host: Host | None = None) -> None:
         self.host = host or detect()
         self.dialect = _dialect(self.host)
-        self.cache_bytes = self.host.cache_bytes
 
     def describe(self) -> Mapping[str, str]:
         """Return what `mixad doctor` shows of this machine."""
@@ -94,7 +90,7 @@ class CpuBackend:
             "processor": f"{host.cpu}: {' '.join(features) or 'no feature that matters here'}",
             "vector width": f"{host.vector_bits} bits, gangs of {GANG} elements",
             "threads": str(usable_cpus()),
-            "caches": f"written past if a launch moves over {show_bytes(host.cache_bytes)}",
+            "caches": f"written past if a launch moves over {show_bytes(cache_bytes())}",
             "results to come": f"at most {show_bytes(buffers.limit())} of memory kept",
             "maths inlined": ", ".join(n for n in PROGRAMS if BY_NAME[n].c is not None),
             "other maths": library,

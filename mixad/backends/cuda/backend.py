@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from mixad.backends.arrays import Array, Library, library_of
 from mixad.backends.cuda.bound import (
@@ -53,20 +53,7 @@ class CudaBackend:
         Of the backend.
     driver : Driver
         The library's part.
-
-    Attributes
-    ----------
-    writes_parts : bool
-        True: a result may be a part of a larger array.
-    stores_beside : bool
-        True: several results of an element may be side by side in one.
-    accumulates : tuple of str
-        How arrays are changed at indices.
     """
-
-    writes_parts = True
-    stores_beside = True
-    accumulates = get_args(UpdateKind)
 
     def __init__(self, name: str, driver: Driver) -> None:
         self.name = name

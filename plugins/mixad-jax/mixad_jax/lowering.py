@@ -117,7 +117,8 @@ def _planned(
         OutputRequest(0, k, s if s != shape or program.accumulator(k) else None)
         for k, s in enumerate(shapes)
     ]
-    launch = plan((program,), requests, layouts, shape, backend.cache_bytes, folds=backend.folds)
+    can = registry.capability(backend.name)
+    launch = plan((program,), requests, layouts, shape, can.cache_bytes, folds=can.folds)
     binding = bind(launch, accumulator)
     if not binding.tiles:
         return None
