@@ -17,12 +17,7 @@ from unittest import mock
 from benchmarks import stand_in
 from mixad.backends import registry
 from mixad.backends.cuda import CudaBackend
-from mixad.backends.hookspecs import (
-    API_VERSION,
-    BackendSpec,
-    IntegrationSpec,
-    hookimpl,
-)
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, IntegrationSpec, hookimpl
 from mixad.tape import registers, segments
 
 BARS = {"call": 8, "value_and_vjp": 20, "torch's autograd": 25}

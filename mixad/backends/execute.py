@@ -36,11 +36,13 @@ from mixad.backends.checks import (
 )
 from mixad.backends.faults import PluginCall, watch_launch
 from mixad.backends.fifo_cache import FifoCache
-from mixad.backends.hookspecs import (
+from mixad.backends.hookspecs import Capability
+from mixad.backends.numbers import Numbers, are_numbers, numbers_for
+from mixad.backends.outside import located
+from mixad.backends.protocols import (
     Backend,
     Bound,
     Boxed,
-    Capability,
     Executable,
     LaunchBlock,
     PartWriting,
@@ -48,8 +50,6 @@ from mixad.backends.hookspecs import (
     Stepping,
     Tiled,
 )
-from mixad.backends.numbers import Numbers, are_numbers, numbers_for
-from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
 from mixad.config import AUDIT
 from mixad.errors import (

@@ -14,8 +14,9 @@ from typing import Any
 
 from mixad import config
 from mixad.backends.arrays import Library, device_name, own_library
-from mixad.backends.hookspecs import Backend, BackendSpec, Bound
+from mixad.backends.hookspecs import BackendSpec
 from mixad.backends.plugins import FAULTS, PluginSource
+from mixad.backends.protocols import Backend, Bound
 from mixad.errors import BackendError, MixadError
 from mixad.kernel.spec import Launch
 from mixad.scalar.dtypes import scalar_type_of

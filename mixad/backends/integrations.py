@@ -13,8 +13,9 @@ from typing import Any, cast
 from mixad.backends import registry
 from mixad.backends.arrays import adopt
 from mixad.backends.faults import PluginCall, describe, fault, way_out
-from mixad.backends.hookspecs import Borrowing, Integration, IntegrationSpec
+from mixad.backends.hookspecs import IntegrationSpec
 from mixad.backends.plugins import FAULTS, Announced, PluginSource, are_any_installed
+from mixad.backends.protocols import Borrowing, Integration
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError, ConfigurationError
 from mixad.kernel.options import KernelOptions

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from mixad import config
 from mixad.backends.faults import refuse_what_is_no_backend, way_out
-from mixad.backends.hookspecs import Backend, BackendSpec, Capability, IntegrationSpec
+from mixad.backends.hookspecs import BackendSpec, Capability, IntegrationSpec
 from mixad.backends.plugins import (
     FAULTS,
     Announced,
@@ -23,6 +23,7 @@ from mixad.backends.plugins import (
     installed_plugins,
     read_plugins,
 )
+from mixad.backends.protocols import Backend
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError, ConfigurationError
 from mixad.fork_locks import lock_of

@@ -20,8 +20,8 @@ from mixad.backends.cpu.launch import (
     prepare_repeated,
 )
 from mixad.backends.cpu.steps import add_at_block, move_block, take_block, take_steps
-from mixad.backends.hookspecs import LaunchBlock
 from mixad.backends.object_cache import default
+from mixad.backends.protocols import LaunchBlock
 from mixad.config import show_bytes
 from mixad.emit.llvm.text import ENTRY, GANG, Dialect
 from mixad.kernel.binding import Binding, bind

@@ -15,7 +15,7 @@ from mixad.backends.array_memory import address_of
 from mixad.backends.arrays import library_met
 from mixad.backends.cpu import workers
 from mixad.backends.cpu.results import allocator, output_of, written_part, written_whole
-from mixad.backends.hookspecs import LaunchBlock
+from mixad.backends.protocols import LaunchBlock
 from mixad.kernel.arguments import ArgumentBlock
 from mixad.kernel.binding import Binding, Packing, pack_double
 from mixad.kernel.spec import Launch

@@ -11,7 +11,7 @@ import numpy as np
 
 from mixad.backends.cpu import buffers
 from mixad.backends.cpu.steps import narrow_block, sum_block
-from mixad.backends.hookspecs import LaunchBlock, Written
+from mixad.backends.protocols import LaunchBlock, Written
 from mixad.kernel.binding import Binding, Result
 from mixad.kernel.boxes import Box, without
 from mixad.kernel.tiling import padded_columns

@@ -25,7 +25,7 @@ from mixad.backends.cuda.bound import (
 from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function, PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
-from mixad.backends.hookspecs import DeviceFunction
+from mixad.backends.protocols import DeviceFunction
 from mixad.emit.cuda import Dialect, axis_sum, emit_axis_sum, emit_segments, segment_blocks
 from mixad.errors import BackendError, TracerError
 from mixad.kernel.arguments import ArgumentBlock

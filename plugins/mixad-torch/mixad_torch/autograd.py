@@ -41,7 +41,7 @@ _NUMBERS = {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}
 
 
 class TorchIntegration:
-    """What mixad asks about calls on torch's tensors: see `mixad.backends.hookspecs.Integration`.
+    """What mixad asks about calls on torch's tensors: see `mixad.backends.protocols.Integration`.
 
     Attributes
     ----------
