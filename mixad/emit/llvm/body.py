@@ -48,9 +48,9 @@ class Body:
     """Emits the statements of one program into a function's text.
 
     `varying` variables differ between lanes (`mixad.kernel.varying`). `load` emits a lane param's
-    load and returns its value, once, at the start of the innermost block around all uses; `homes`
-    has these params by ``id`` of block (`mixad.emit.llvm.homes`), `contents` the blocks' summaries
-    (`mixad.kernel.contents`). `stop` is the pointer to the stop flag.
+    load and returns its value, once, at the start of the innermost block around all uses; `sites`
+    has these params by ``id`` of block (`mixad.emit.llvm.load_sites`), `contents` the summaries of
+    blocks (`mixad.kernel.contents`). `stop` is the pointer to the stop flag.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Body:
         dialect: Dialect,
         varying: frozenset[Var],
         load: Callable[[Var], Value],
-        homes: Mapping[int, Sequence[Var]],
+        sites: Mapping[int, Sequence[Var]],
         contents: Mapping[int, Contents],
         stop: str,
     ) -> None:
@@ -67,7 +67,7 @@ class Body:
         self.dialect = dialect
         self.varying = varying
         self.load = load
-        self.homes = homes
+        self.sites = sites
         self.contents = contents
         self.stop = stop
         self.values: dict[Var, Value] = {}
@@ -85,7 +85,7 @@ class Body:
 
     def block(self, block: Block) -> list[Value]:
         """Emit a block and return its results."""
-        for var in self.homes.get(id(block), ()):
+        for var in self.sites.get(id(block), ()):
             self.values[var] = self.load(var)
         boundaries = scheduling_boundaries(block, self.dialect.vector_bits, self.contents)
         for index, statement in enumerate(block.statements):

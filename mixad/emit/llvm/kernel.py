@@ -18,8 +18,8 @@ from mixad.emit.llvm.combine import Gang, Place, Writer, writer_for
 from mixad.emit.llvm.folds import ColumnReader, Folded, SegmentSum, StagedReader
 from mixad.emit.llvm.gangs import gang_loop
 from mixad.emit.llvm.gather import Array
-from mixad.emit.llvm.homes import param_homes
 from mixad.emit.llvm.instructions import emit_op
+from mixad.emit.llvm.load_sites import find_load_sites
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import ENTRY, Dialect, Text, Value, memory_type
 from mixad.kernel.arguments import ArgumentBlock
@@ -373,7 +373,7 @@ class _Kernel:
             self.dialect,
             varying_vars(program, self.spec.moving),
             lambda var: self.arithmetic(readers[var].load()),
-            param_homes(program, contents),
+            find_load_sites(program, contents),
             contents,
             self.stop,
         )
