@@ -6,7 +6,7 @@ from kernel_runner import WIDTHS, backend_of, run, spec_of
 
 from mixad.emit.llvm import stretches
 from mixad.emit.llvm.stretches import MAX_LIVE, STRETCH, scheduling_boundaries
-from mixad.kernel.contents import contents_of
+from mixad.kernel.block_summary import summarize_blocks
 from mixad.scalar.build import Builder
 from mixad.scalar.pullback import pullback
 from mixad.scalar.types import F32, F64
@@ -42,7 +42,7 @@ def gradient_of_a_product():
 
 
 def boundaries(program, bits=WIDE):
-    return list(scheduling_boundaries(program.body, bits, contents_of(program)))
+    return list(scheduling_boundaries(program.body, bits, summarize_blocks(program)))
 
 
 def test_long_block_has_a_boundary_after_each_stretch():

@@ -22,7 +22,7 @@ from mixad.emit.llvm.gather import (
 from mixad.emit.llvm.instructions import emit_op
 from mixad.emit.llvm.stretches import scheduling_boundaries
 from mixad.emit.llvm.text import Dialect, Text, Value
-from mixad.kernel.contents import Contents
+from mixad.kernel.block_summary import BlockSummary
 from mixad.kernel.cost import BRANCH_COST
 from mixad.scalar.ir import (
     Atom,
@@ -49,8 +49,8 @@ class Body:
 
     `varying` variables differ between lanes (`mixad.kernel.varying`). `load` emits a lane param's
     load and returns its value, once, at the start of the innermost block around all uses; `sites`
-    has these params by ``id`` of block (`mixad.emit.llvm.load_sites`), `contents` the summaries of
-    blocks (`mixad.kernel.contents`). `stop` is the pointer to the stop flag.
+    has these params by ``id`` of block (`mixad.emit.llvm.load_sites`). `summaries` is of
+    blocks, by ``id`` (`mixad.kernel.block_summary`). `stop` is the pointer to the stop flag.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Body:
         varying: frozenset[Var],
         load: Callable[[Var], Value],
         sites: Mapping[int, Sequence[Var]],
-        contents: Mapping[int, Contents],
+        summaries: Mapping[int, BlockSummary],
         stop: str,
     ) -> None:
         self.text = text
@@ -68,7 +68,7 @@ class Body:
         self.varying = varying
         self.load = load
         self.sites = sites
-        self.contents = contents
+        self.summaries = summaries
         self.stop = stop
         self.values: dict[Var, Value] = {}
         self.arrays: dict[Var, Array] = {}
@@ -87,7 +87,7 @@ class Body:
         """Emit a block and return its results."""
         for var in self.sites.get(id(block), ()):
             self.values[var] = self.load(var)
-        boundaries = scheduling_boundaries(block, self.dialect.vector_bits, self.contents)
+        boundaries = scheduling_boundaries(block, self.dialect.vector_bits, self.summaries)
         for index, statement in enumerate(block.statements):
             if index in boundaries:
                 self.text.scheduling_boundary()
@@ -207,8 +207,8 @@ class Body:
         A loop is always skipped so: nothing says that it ends where no lane needs it.
         """
         self.mask = mask
-        contents = self.contents[id(block)]
-        if contents.cost < BRANCH_COST and not contents.has_loop:
+        summary = self.summaries[id(block)]
+        if summary.cost < BRANCH_COST and not summary.has_loop:
             return self.block(block)
         text = self.text
         some, join = text.name(), text.name()

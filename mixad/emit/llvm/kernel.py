@@ -23,7 +23,7 @@ from mixad.emit.llvm.load_sites import find_load_sites
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import ENTRY, Dialect, Text, Value, memory_type
 from mixad.kernel.arguments import ArgumentBlock
-from mixad.kernel.contents import contents_of
+from mixad.kernel.block_summary import summarize_blocks
 from mixad.kernel.folding import FOLDED
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
 from mixad.kernel.tiling import BLOCK, accumulator, combine_of
@@ -367,14 +367,14 @@ class _Kernel:
         """Return the emitter of a program's statements, its params connected."""
         params = [p.var for p in program.params]
         readers = {params[k]: reader for k, reader in self.readers.items()}
-        contents = contents_of(program)
+        summaries = summarize_blocks(program)
         body = Body(
             self.text,
             self.dialect,
             varying_vars(program, self.spec.moving),
             lambda var: self.arithmetic(readers[var].load()),
-            find_load_sites(program, contents),
-            contents,
+            find_load_sites(program, summaries),
+            summaries,
             self.stop,
         )
         body.values.update({params[k]: value for k, value in self.uniforms.items()})
