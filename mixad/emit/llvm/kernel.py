@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from mixad.emit.llvm.abreast import AbreastWriter
 from mixad.emit.llvm.body import Body
 from mixad.emit.llvm.combine import Gang, Place, Writer, writer_for
 from mixad.emit.llvm.folds import ColumnReader, Folded, SegmentSum, StagedReader
 from mixad.emit.llvm.gangs import gang_loop
 from mixad.emit.llvm.gather import Array
 from mixad.emit.llvm.instructions import emit_op
+from mixad.emit.llvm.interleave import InterleavedWriter
 from mixad.emit.llvm.load_sites import find_load_sites
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import ENTRY, Dialect, Text, Value, memory_type
@@ -148,7 +148,7 @@ class _Kernel:
     def writer(self, output: Output, start: str) -> Writer:
         """Return the writer of an output."""
         if output.beside:
-            return AbreastWriter(self.text, output, start, self.spec.streaming)
+            return InterleavedWriter(self.text, output, start, self.spec.streaming)
         if self.folded is None or not output.segments:
             return writer_for(self.text, output, start, self.spec)
         return SegmentSum(self.text, output, start, self.folded)

@@ -12,10 +12,10 @@ from mixad.emit.llvm.combine import LINE, Gang, Place, Writer, copy_memory
 from mixad.emit.llvm.text import GANG, Text, Value, memory_type
 from mixad.kernel.spec import Output
 
-__all__ = ["AbreastWriter"]
+__all__ = ["InterleavedWriter"]
 
 
-class AbreastWriter(Writer):
+class InterleavedWriter(Writer):
     """Stores several results, those of an element side by side.
 
     Where stores bypass the cache and one pass has all results, it assembles a gang on the stack and
