@@ -20,7 +20,7 @@ from mixad.emit.llvm.gather import (
     update_array,
 )
 from mixad.emit.llvm.instructions import emit_op
-from mixad.emit.llvm.stretches import scheduling_boundaries
+from mixad.emit.llvm.scheduling_regions import scheduling_boundaries
 from mixad.emit.llvm.text import Dialect, Text, Value
 from mixad.kernel.block_summary import BlockSummary
 from mixad.kernel.cost import BRANCH_COST

@@ -17,9 +17,9 @@ from mixad.emit.llvm.text import GANG
 from mixad.kernel.block_summary import BlockSummary, reads_of
 from mixad.scalar.ir import Block, Var, written_vars
 
-__all__ = ["MAX_LIVE", "STRETCH", "scheduling_boundaries"]
+__all__ = ["MAX_LIVE", "REGION", "scheduling_boundaries"]
 
-STRETCH = 128
+REGION = 128
 """Statements that LLVM may reorder as one; 96 to 256 make no difference."""
 
 MAX_LIVE = 50
@@ -35,9 +35,9 @@ def scheduling_boundaries(
     once.
     """
     count = len(block.statements)
-    if count <= STRETCH or not _takes_one_register_each(block, vector_bits):
+    if count <= REGION or not _takes_one_register_each(block, vector_bits):
         return range(0)
-    return range(STRETCH, count, STRETCH) if _most_live(block, summaries) <= MAX_LIVE else range(0)
+    return range(REGION, count, REGION) if _most_live(block, summaries) <= MAX_LIVE else range(0)
 
 
 def _takes_one_register_each(block: Block, vector_bits: int) -> bool:
