@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from mixad.emit.llvm.combine import LINE, Gang, Place, Writer, element_at, plus
+from mixad.emit.llvm.combine import LINE, Gang, TilePosition, Writer, element_at, plus
 from mixad.emit.llvm.operands import Reader
 from mixad.emit.llvm.text import Text, Value, memory_type
 from mixad.kernel.spec import Operand, Output
@@ -32,9 +32,9 @@ class Folded:
     inner: str  # elements of all axes but the first
     longest: int  # elements of a row at most
 
-    def here(self, text: Text, place: Place) -> list[str]:
-        """Return the extents of the row at a place."""
-        return [text.let(f"udiv i64 {place.high}, {self.inner}"), *self.extents[1:]]
+    def here(self, text: Text, position: TilePosition) -> list[str]:
+        """Return the extents of the row at a position."""
+        return [text.let(f"udiv i64 {position.high}, {self.inner}"), *self.extents[1:]]
 
 
 class StagedReader(Reader):
@@ -117,21 +117,21 @@ class SegmentSum(Writer):
         self.values = self.allocate(self.sum_type, self.axes.longest)
         self.totals = [self.allocate(self.sum_type, 1) for _ in range(_TURN)]
 
-    def begin_row(self, place: Place, row: str) -> None:
+    def begin_row(self, position: TilePosition, row: str) -> None:
         """Nothing to do: the sums at the end of a row read only what this row has written."""
 
-    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+    def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
         """Store the values of a gang until the end of the row."""
         target = element_at(self.text, self.values, gang.here, self.sum_type)
         self.text.add(f"store {self.widened(value)}, ptr {target}, align {self.sum_type.itemsize}")
 
-    def end_row(self, place: Place, row: str) -> None:
+    def end_row(self, position: TilePosition, row: str) -> None:
         """Add up the segments of the row, and store the sums."""
-        text, extents = self.text, self.axes.here(self.text, place)
+        text, extents = self.text, self.axes.here(self.text, position)
         axes = list(zip(extents, _apart(text, extents), self.is_summed, strict=True))
         summed = [(extent, (apart,)) for extent, apart, is_sum in axes if is_sum]
         kept = [(extent, apart) for extent, apart, is_sum in axes if not is_sum]
-        target = place.first
+        target = position.first
         for extent, _ in summed:
             target = text.let(f"udiv i64 {target}, {extent}")
         apart_then = _apart(text, [extent for extent, _ in kept])
