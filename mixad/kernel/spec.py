@@ -131,7 +131,7 @@ class KernelSpec:
         return any(isinstance(s, Load | Update) and not s.is_inside for s in statements)
 
     @property
-    def moving(self) -> tuple[int, ...]:
+    def varying_params(self) -> tuple[int, ...]:
         """Indices of the params that differ from lane to lane along the innermost axis."""
         return tuple(
             k for k, o in enumerate(self.operands) if isinstance(o, Operand) and o.step != "zero"

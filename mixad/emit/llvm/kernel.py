@@ -371,7 +371,7 @@ class _Kernel:
         body = Body(
             self.text,
             self.dialect,
-            varying_vars(program, self.spec.moving),
+            varying_vars(program, self.spec.varying_params),
             lambda var: self.arithmetic(readers[var].load()),
             find_load_sites(program, summaries),
             summaries,
