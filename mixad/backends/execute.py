@@ -38,7 +38,7 @@ from mixad.backends.faults import PluginCall, watch_launch
 from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.hookspecs import Capability
 from mixad.backends.numbers import Numbers, are_numbers, numbers_for
-from mixad.backends.outside import located
+from mixad.backends.out_of_bounds import locate
 from mixad.backends.protocols import (
     Backend,
     Bound,
@@ -176,7 +176,7 @@ class Kernel:
         except IndexError as error:
             if isinstance(error, KernelIndexError):
                 raise
-            raise self._located(arguments, backend) or error from None
+            raise self._locate(arguments, backend) or error from None
         except BackendError as fault:
             self._leave(prepared.backend, backend, fault)
             return self(arguments, backend)
@@ -184,7 +184,7 @@ class Kernel:
             prepared.audit(arguments, results)
         return results
 
-    def _located(self, arguments: Sequence[Any], backend: str | None) -> KernelIndexError | None:
+    def _locate(self, arguments: Sequence[Any], backend: str | None) -> KernelIndexError | None:
         """Return the error that names the first element that reads outside, and its line."""
         shapes = [a.shape if hasattr(a, "shape") else () for a in arguments]
         shape = broadcast_shape(self.passes[0], shapes)
@@ -197,7 +197,7 @@ class Kernel:
             raises = partial(_reads_outside, kernel_for((program,), outputs), backend)
             if raises(arguments):
                 accumulators = [r.shape or () for r in outputs if program.accumulator(r.result)]
-                return located(program, arguments, accumulators, shape, raises)
+                return locate(program, arguments, accumulators, shape, raises)
         return None
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:

@@ -263,7 +263,7 @@ class Body:
         if s.is_inside:
             element, fits = self.text.let(I64, self.offset(s, array)), ""
         else:
-            element, fits = self.located(s, array)
+            element, fits = self.locate(s, array)
         if self.pairs:
             bits = to_bits(array.type, f"({c_type(array.type)}){self.value(s.value)}")
             with self.text.braces(f"if ({fits})") if fits else nullcontext():
@@ -288,11 +288,11 @@ class Body:
             at = text.let(I64, self.offset(s, array))
             element = f"*(const {t} *)in_memory({array.start} + {at})"
             return text.let(s.out.type, from_memory(element, array.type))
-        at, fits = self.located(s, array)
+        at, fits = self.locate(s, array)
         element = f"({fits} ? *(const {t} *)in_memory({array.start} + {at}) : ({t})0)"
         return text.let(s.out.type, from_memory(element, array.type))
 
-    def located(self, s: Load | Update, array: Array) -> tuple[str, str]:
+    def locate(self, s: Load | Update, array: Array) -> tuple[str, str]:
         """Emit how far an element is from the first, and whether it is inside; return both.
 
         Negative indices count from the end.  One outside is noted in a word of the call, and ends

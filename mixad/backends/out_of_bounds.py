@@ -20,7 +20,7 @@ from mixad.scalar.ir import Load, Program, Update, walk_statements
 from mixad.scalar.narrow import from_memory
 from mixad.scalar.widen import widened
 
-__all__ = ["located", "outside_error"]
+__all__ = ["locate", "outside_error"]
 
 Raises: TypeAlias = Callable[[Sequence[Any]], bool]
 """Whether a kernel reads outside an array for some arguments."""
@@ -31,7 +31,7 @@ _MAX_TURNS = 100_000
 _WAY_OUT = "read it under an `if`, or clip the index"
 
 
-def located(
+def locate(
     program: Program,
     arguments: Sequence[Any],
     accumulators: Sequence[tuple[int, ...]],
