@@ -494,10 +494,12 @@ def test_what_is_no_backend_is_refused_and_the_next_serves(kind):
     load, why = WRONG_RETURNS[kind]
     own = spec("own", modules=("numpy",), load=load)
     registry = Registry([source("p", own), source("b", NATIVE)])
-    way_out = r"[\s\S]*MIXAD_BACKEND_BLOCK=p"
-    with pytest.raises(BackendError, match=rf"plugin 'p' \(dist-p 1\.0\)[\s\S]*{why}{way_out}"):
+    suggestion = r"[\s\S]*MIXAD_BACKEND_BLOCK=p"
+    with pytest.raises(BackendError, match=rf"plugin 'p' \(dist-p 1\.0\)[\s\S]*{why}{suggestion}"):
         registry.backend("own")
-    with pytest.warns(RuntimeWarning, match=f"served by the backend 'native'[^$]*{why}{way_out}"):
+    with pytest.warns(
+        RuntimeWarning, match=f"served by the backend 'native'[^$]*{why}{suggestion}"
+    ):
         assert registry.resolve("numpy", "cpu", FLOAT32).name == "native"
     (status,) = [s for s in registry.statuses() if s.spec.name == "own"]
     assert status.reason is not None

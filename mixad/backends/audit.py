@@ -33,7 +33,7 @@ __all__ = ["Audit", "Elements"]
 _MAX_TURNS = 100_000
 """Iterations of a loop: an element that takes more is not compared."""
 
-_WAY_OUT = 'report it; backend="reference" computes it without that backend'
+_SUGGESTION = 'report it; backend="reference" computes it without that backend'
 
 _Values: TypeAlias = np.ndarray[Any, Any]
 
@@ -122,8 +122,8 @@ class Audit:
         )
         line = self._line(elements, k, m)
         if line is None:
-            return AuditError(f"{message}\n  Instead: {_WAY_OUT}")
-        return AuditError(format_at(line.place, message, _WAY_OUT))
+            return AuditError(f"{message}\n  Instead: {_SUGGESTION}")
+        return AuditError(format_at(line.place, message, _SUGGESTION))
 
     def _line(self, elements: Elements, k: int, m: int) -> Line | None:
         """Return the line of the first step that differs for an element, run by itself."""

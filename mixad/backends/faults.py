@@ -27,8 +27,8 @@ __all__ = [
     "fault",
     "fault_of",
     "refuse_what_is_no_backend",
+    "suggestion",
     "watch_launch",
-    "way_out",
 ]
 
 _METHODS = ("emit", "compile", "bind", "launch")
@@ -36,7 +36,7 @@ _OPTIONAL_METHODS = ("describe", "assembly", "device_text", "device_functions", 
                      "bandwidth", "tiling")  # fmt: skip
 
 
-def way_out(plugin: PluginSource) -> str:
+def suggestion(plugin: PluginSource) -> str:
     """Return how to do without a plugin."""
     return f"leave it out: {config.BACKEND_BLOCK.name}={plugin.name}"
 
@@ -74,7 +74,7 @@ def _is_users(error: BaseException) -> bool:
 
 def fault(plugin: PluginSource, name: str, what: str) -> BackendError:
     """Return the error about an object that a plugin offers under a name."""
-    return BackendError(f"{name!r} of the {plugin} {what}; {way_out(plugin)}")
+    return BackendError(f"{name!r} of the {plugin} {what}; {suggestion(plugin)}")
 
 
 def _code_of(handler: Any) -> Any:

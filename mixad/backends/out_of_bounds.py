@@ -28,7 +28,7 @@ Raises: TypeAlias = Callable[[Sequence[Any]], bool]
 _MAX_TURNS = 100_000
 """Of a loop, when one element is interpreted."""
 
-_WAY_OUT = "read it under an `if`, or clip the index"
+_SUGGESTION = "read it under an `if`, or clip the index"
 
 
 def locate(
@@ -58,7 +58,7 @@ def outside_error(program: Program, where: str, found: OutsideError) -> KernelIn
     index = found.index[0] if len(found.index) == 1 else found.index
     message = f"{program.name}{where}: index {index} is outside {name!r} of shape {found.shape}"
     line = found.load.line
-    return KernelIndexError(message, location=line.place if line else None, hint=_WAY_OUT)
+    return KernelIndexError(message, location=line.place if line else None, hint=_SUGGESTION)
 
 
 def _suspected(program: Program, where: str) -> KernelIndexError:
@@ -69,7 +69,7 @@ def _suspected(program: Program, where: str) -> KernelIndexError:
     numbers = " or ".join(str(line.number) for line in lines)
     also = f" (read on line {numbers})" if len(lines) > 1 else ""
     message = f"{program.name}{where}: an index is outside {names}{also}"
-    return KernelIndexError(message, location=lines[0].place if lines else None, hint=_WAY_OUT)
+    return KernelIndexError(message, location=lines[0].place if lines else None, hint=_SUGGESTION)
 
 
 def _array(program: Program, load: Load | Update) -> str:

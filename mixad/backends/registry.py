@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mixad import config
-from mixad.backends.faults import refuse_what_is_no_backend, way_out
+from mixad.backends.faults import refuse_what_is_no_backend, suggestion
 from mixad.backends.hookspecs import BackendSpec, Capability, IntegrationSpec
 from mixad.backends.plugins import (
     FAULTS,
@@ -367,7 +367,7 @@ def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:
         whose = ""
         if not plugin.is_built_in:
             whose = f" ({plugin})"
-            reasons.append(way_out(plugin))
+            reasons.append(suggestion(plugin))
         refusal = BackendError(f"backend {spec.name!r}{whose} cannot serve: {'; '.join(reasons)}")
         refusal.__cause__ = error
         return refusal
