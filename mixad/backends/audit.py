@@ -30,7 +30,7 @@ from mixad.scalar.types import ScalarType
 
 __all__ = ["Audit", "Elements"]
 
-_MAX_TURNS = 100_000
+_MAX_ITERATIONS = 100_000
 """Iterations of a loop: an element that takes more is not compared."""
 
 _SUGGESTION = 'report it; backend="reference" computes it without that backend'
@@ -132,7 +132,7 @@ class Audit:
         atoms: tuple[Atom, ...] = tuple(var for var, _ in steps)
         shown = replace(program, body=replace(program.body, results=atoms))
         stored = [_on_host(_spread(a, 1))[0] for a in self.rerun(shown, elements.alone(k))]
-        expected = known_results(shown, max_turns=_MAX_TURNS)(elements.numbers(k))
+        expected = known_results(shown, max_turns=_MAX_ITERATIONS)(elements.numbers(k))
         for (_, line), value, (want, tolerance, is_determined) in zip(
             steps, stored, expected, strict=True
         ):
@@ -174,7 +174,7 @@ class Elements:
     @cached_property
     def known(self) -> Callable[[Sequence[Any]], list[tuple[Any, float, bool]]]:
         """The function that returns what is known of one element's results."""
-        return known_results(self.program, max_turns=_MAX_TURNS)
+        return known_results(self.program, max_turns=_MAX_ITERATIONS)
 
     def numbers(self, k: int) -> list[Any]:
         """Return the arguments of one element as the interpreter takes them."""

@@ -25,7 +25,7 @@ __all__ = ["locate", "outside_error"]
 Raises: TypeAlias = Callable[[Sequence[Any]], bool]
 """Whether a kernel reads outside an array for some arguments."""
 
-_MAX_TURNS = 100_000
+_MAX_ITERATIONS = 100_000
 """Of a loop, when one element is interpreted."""
 
 _SUGGESTION = "read it under an `if`, or clip the index"
@@ -125,7 +125,7 @@ def _interpreted(
     }
     values += [zeros[a.var] for a in program.accumulators]
     try:
-        interpret(program, values, max_turns=_MAX_TURNS)
+        interpret(program, values, max_turns=_MAX_ITERATIONS)
     except OutsideError as found:
         return found
     except TurnLimitError:

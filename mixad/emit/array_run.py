@@ -95,7 +95,7 @@ class _Run:
             if not bool(self.xp.any(active)):
                 return
             self.values[step.mask] = active
-            self.steps(step.turn)
+            self.steps(step.body)
 
     def output(self, result: Node) -> Array:
         broadcast = self.xp.broadcast_to(self.xp.asarray(self.value(result)), self.shape)

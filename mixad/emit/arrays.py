@@ -4,7 +4,7 @@ A program becomes a procedure (`procedure_of`), printed by `show`, run by `mixad
 
     procedure ::= name*  step*  name*           -- params, steps, results
     step      ::= Assign   name*  <- expression*                  -- all at once
-                | Repeat   step* (test)  mask  name (condition)  step* (turn)
+                | Repeat   step* (test)  mask  name (condition)  step* (body)
                 | Scatter  name[expression, ...] changed by expression  where mask
 
 Both branches of an ``If`` run and their results are merged with ``where``, so that no value of the
@@ -72,12 +72,12 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Run ``test``, narrow ``mask`` by ``condition``, end if it is empty, run ``turn``; repeat."""
+    """Run ``test``, narrow ``mask`` by ``condition``, end if it is empty, run ``body``; repeat."""
 
     test: tuple[Step, ...]
     mask: str
     condition: Node
-    turn: tuple[Step, ...]
+    body: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +217,10 @@ class _Lowering:
         test = self.block(s.cond, active)
         following = zip(carries, s.body.results, strict=True)
         kept = (_call("where", Name(active), _node(new), Name(old)) for old, new in following)
-        turn = [*self.block(s.body, active), Assign(carries, tuple(kept))]
+        body = [*self.block(s.body, active), Assign(carries, tuple(kept))]
         return [
             Assign((active, *carries), (Name(mask), *_nodes(s.inits))),
-            Repeat(tuple(test), active, _node(s.cond.results[0]), tuple(turn)),
+            Repeat(tuple(test), active, _node(s.cond.results[0]), tuple(body)),
             Assign(_names(s.outs), tuple(map(Name, carries))),
         ]
 
@@ -305,7 +305,7 @@ def _shown_step(step: Step) -> list[str]:
         case Repeat():
             narrow = f"{step.mask} = {step.mask} & {_shown(step.condition)}"
             end = [f"if not any({step.mask}):", "    break"]
-            inner = [*_shown_steps(step.test), narrow, *end, *_shown_steps(step.turn)]
+            inner = [*_shown_steps(step.test), narrow, *end, *_shown_steps(step.body)]
             return ["while True:", *_indented(inner)]
 
 

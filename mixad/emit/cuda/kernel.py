@@ -157,8 +157,8 @@ class _Pass:
         has_slabs = self.spec.accumulates and self.elements > 0
         which = "slab" if has_slabs else "tile"
         count = f"(index_t){self.word(self.block.words)}"
-        turns = f"for (index_t {which} = blockIdx.x; {which} < {count}; {which} += gridDim.x)"
-        with self.text.braces(head), self.text.braces(turns):
+        loop = f"for (index_t {which} = blockIdx.x; {which} < {count}; {which} += gridDim.x)"
+        with self.text.braces(head), self.text.braces(loop):
             if has_slabs:
                 self.slab()
             else:
@@ -246,7 +246,7 @@ class _Pass:
         return name
 
     def rows(self) -> None:
-        """Emit the loop over the rows of a tile; all threads take as many turns."""
+        """Emit the loop over the rows of a tile; all threads take as many iterations."""
         text, block = self.text, self.block
         if self.spec.rank == 1:
             self.here, self.row_number = "threadIdx.y == 0", "0"
@@ -322,10 +322,10 @@ class _Pass:
     @property
     def each_group(self) -> str:
         """The head of the loop over the thread's groups of neighbours."""
-        turns = f"group < {self.groups}"
+        condition = f"group < {self.groups}"
         if self.has_copies:  # groups that no thread has cost barriers
-            turns += f" && {self.low} + group * blockDim.x * {self.vector} < {self.end}"
-        return f"for (int group = 0; {turns}; group++)"
+            condition += f" && {self.low} + group * blockDim.x * {self.vector} < {self.end}"
+        return f"for (int group = 0; {condition}; group++)"
 
     @property
     def first_column(self) -> str:

@@ -233,7 +233,7 @@ class Body:
         (test,) = self.block(s.cond)
         text.add(f"br {test}, label %{body}, label %{done}")
         text.begin(body)
-        self.next_turn(phis, self.block(s.body), head, "" if s.is_short else done)
+        self.next_iteration(phis, self.block(s.body), head, "" if s.is_short else done)
         text.begin(done)
         return [self.values[v] for v in s.carries]
 
@@ -251,11 +251,11 @@ class Body:
         text.add(f"br i1 {text.any(self.mask)}, label %{body}, label %{done}")
         text.begin(body)
         going = self.mask
-        turned = [
+        following = [
             text.select(going, new, self.values[v])
             for v, new in zip(s.carries, self.block(s.body), strict=True)
         ]
-        self.next_turn([*phis, active_phi], [*turned, going], head, done)
+        self.next_iteration([*phis, active_phi], [*following, going], head, done)
         text.begin(done)
         self.mask = outer
         return [self.values[v] for v in s.carries]
@@ -278,7 +278,7 @@ class Body:
             phis.append((self.values[var], text.reserve(), init, self.entered_from))
         return phis
 
-    def next_turn(
+    def next_iteration(
         self,
         phis: Sequence[tuple[Value, int, Value, str]],
         values: Sequence[Value],

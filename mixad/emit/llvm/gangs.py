@@ -32,10 +32,10 @@ def gang_loop(
     """
     loop = _GangLoop(text, position, [*readers, *writers])
     loop.enter()
-    loop.begin_last_turn(readers)
-    bases = loop.begin_turn()
+    loop.begin_last_iteration(readers)
+    bases = loop.begin_iteration()
     yield Gang(text, loop.here, position.high), dict(zip(loop.streams, bases, strict=True))
-    loop.end_turn()
+    loop.end_iteration()
     loop.connect()
     text.begin(loop.done)
     _empty_stages(text, position, writers)
@@ -64,7 +64,7 @@ class _GangLoop:
         begins_full = _fits(text, position.low, position.high)
         text.add(f"br i1 {begins_full}, label %{self.head}, label %{self.last}")
 
-    def begin_last_turn(self, readers: Sequence[Reader]) -> None:
+    def begin_last_iteration(self, readers: Sequence[Reader]) -> None:
         """Stage the rest of the row, then branch into the ordinary iteration."""
         text = self.text
         text.begin(self.last)
@@ -73,7 +73,7 @@ class _GangLoop:
         self.from_last = text.label
         text.add(f"br label %{self.head}")
 
-    def begin_turn(self) -> list[str]:
+    def begin_iteration(self) -> list[str]:
         """Begin an iteration; return the base of every stream in it."""
         text = self.text
         text.begin(self.head)
@@ -82,7 +82,7 @@ class _GangLoop:
         self.bases = [f"%{text.name()}" for _ in self.streams]
         return self.bases
 
-    def end_turn(self) -> None:
+    def end_iteration(self) -> None:
         """Continue with the next full gang, with the last iteration, or at the end."""
         text, following, high = self.text, self.following, self.position.high
         text.add(f"{following} = add i64 {self.here}, {GANG}")
