@@ -12,9 +12,9 @@ from mixad.scalar.ir import Load, Program, Update, UpdateKind, walk_statements
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Part",
-           "PartLayout", "Step"]  # fmt: skip
+           "PartLayout", "StrideKind"]  # fmt: skip
 
-Step = Literal["zero", "unit", "any", "row", "column", "tile"]
+StrideKind = Literal["zero", "unit", "any", "row", "column", "tile"]
 """How an operand moves along the innermost axis: not at all, by one element, or by a stride. Along
 a folded axis (`mixad.kernel.folding`) it may do neither: it is copied for each row ("column" if it
 moves along the first axis of a row only), or for each tile if all rows of a tile have the same."""
@@ -55,7 +55,7 @@ class Operand:
     """How a kernel reads one lane param."""
 
     type: ScalarType
-    step: Step
+    step: StrideKind
 
 
 @dataclass(frozen=True)
