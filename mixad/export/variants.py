@@ -16,7 +16,7 @@ from itertools import combinations, permutations
 from typing import Literal, TypeAlias
 
 from mixad.export.kernels import Function
-from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.arguments import ArgumentLayout
 from mixad.kernel.spec import Indexed, KernelSpec, Launch, Operand, Output, StrideKind
 
 __all__ = ["Variant", "rank_of", "variant_for", "variants_of"]
@@ -58,7 +58,7 @@ class Variant:
     @property
     def at(self) -> tuple[int, ...]:
         """Words of params, of outputs, of the elements of a folded row, and behind all others."""
-        block = ArgumentBlock(self.spec)
+        block = ArgumentLayout(self.spec)
         return (*block.params[:-1], *block.outputs, block.length, block.words)
 
 

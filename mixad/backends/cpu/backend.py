@@ -24,7 +24,7 @@ from mixad.backends.object_cache import default
 from mixad.backends.protocols import LaunchBlock
 from mixad.config import show_bytes
 from mixad.emit.llvm.text import ENTRY, GANG, Dialect
-from mixad.kernel.binding import Binding, bind
+from mixad.kernel.binding import ArgumentBlock, bind
 from mixad.kernel.cost import block_cost
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import accumulator
@@ -66,7 +66,7 @@ class BoundKernel:
 
     kernel: CpuKernel
     launch: Launch
-    binding: Binding
+    block: ArgumentBlock
     run: Run
 
 
@@ -132,7 +132,7 @@ class CpuBackend:
 
     def moved(self, bound: BoundKernel, launch: Launch) -> BoundKernel:
         """Return the kernel with the argument block of a launch that writes other slices."""
-        return _bound(bound.kernel, launch, bound.binding.moved(launch))
+        return _bound(bound.kernel, launch, bound.block.moved(launch))
 
     def repeated(
         self,
@@ -142,12 +142,12 @@ class CpuBackend:
         fixed: Mapping[int, Any],
     ) -> Callable[[list[Any]], None] | None:
         """Return a function that runs a kernel on registers; ``fixed`` ones keep their arrays."""
-        kernel, launch, binding = bound.kernel, bound.launch, bound.binding
-        return prepare_repeated(kernel, launch, binding, reads, writes, fixed)
+        kernel, launch, block = bound.kernel, bound.launch, bound.block
+        return prepare_repeated(kernel, launch, block, reads, writes, fixed)
 
     def block(self, bound: BoundKernel, firsts: Sequence[int] | None = None) -> LaunchBlock | None:
         """Return a launch whose words are filled in once; None for one that takes long."""
-        return prepare_block(bound.kernel, bound.launch, bound.binding, firsts)
+        return prepare_block(bound.kernel, bound.launch, bound.block, firsts)
 
     def run_block(self, kernel: int, words: array[int], tiles: int) -> None:
         """Run a launch once."""
@@ -193,12 +193,12 @@ class CpuBackend:
         kernel = boxes[0][0].kernel
         if kernel.may_not_end:
             return None
-        launches = [(bound.launch, bound.binding, firsts) for bound, firsts in boxes]
+        launches = [(bound.launch, bound.block, firsts) for bound, firsts in boxes]
         return prepare_boxes(kernel, launches, shape, reads, writes, fixed)
 
 
-def _bound(kernel: CpuKernel, launch: Launch, binding: Binding) -> BoundKernel:
-    return BoundKernel(kernel, launch, binding, prepare_launch(kernel, launch, binding))
+def _bound(kernel: CpuKernel, launch: Launch, block: ArgumentBlock) -> BoundKernel:
+    return BoundKernel(kernel, launch, block, prepare_launch(kernel, launch, block))
 
 
 def _dialect(host: Host) -> Dialect:

@@ -34,7 +34,7 @@ from mixad.emit.cuda.updates import (
     change_function,
     leave_copy,
 )
-from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.arguments import ArgumentLayout
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
 from mixad.kernel.tiling import BLOCK, combine_of
@@ -108,7 +108,7 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     if any(o.beside for o in spec.outputs):
         fits = not spec.accumulates  # in shared memory, beside copies of arrays
         text.paste(store_together(spec, dialect.vector, dialect.threads) if fits else STORE_APART)
-    words = ArgumentBlock(spec).words + (1 if dialect.elements else 5)
+    words = ArgumentLayout(spec).words + (1 if dialect.elements else 5)
     text.add(f"struct Arguments {{ long long word[{words}]; }};")
     text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
     for type in packed_types(spec):
@@ -136,7 +136,7 @@ class _Pass:
         self.vector, self.threads = dialect.vector, dialect.threads
         self.aligned = dialect.aligned
         self.text = text
-        self.block = ArgumentBlock(spec)
+        self.block = ArgumentLayout(spec)
         self.outputs = {
             k: o for k, o in enumerate(spec.outputs) if any(at == number for at, _ in o.sources)
         }

@@ -60,7 +60,7 @@ def checked_element(
     Lanes that are outside, or not in the mask, have the first element.
     """
     offset, inside = _locate(text, array, indices, mask)
-    # The first element is there to be read even in an array that has none (`Binding.filled`).
+    # The first element is there to be read even in an array that has none (`ArgumentBlock.filled`).
     offset = text.select(inside, offset, text.const(Const(0, I64)))
     mask = text.both(mask, inside)
     if offset.lanes:

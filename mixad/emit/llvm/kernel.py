@@ -22,7 +22,7 @@ from mixad.emit.llvm.interleave import InterleavedWriter
 from mixad.emit.llvm.load_sites import find_load_sites
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import ENTRY, Dialect, Text, Value, memory_type
-from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.arguments import ArgumentLayout
 from mixad.kernel.block_summary import summarize_blocks
 from mixad.kernel.folding import FOLDED
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
@@ -56,7 +56,7 @@ class _Kernel:
         self.spec = spec
         self.dialect = dialect
         self.text = text
-        self.block = ArgumentBlock(spec)
+        self.block = ArgumentLayout(spec)
         sums_columns = any(combine_of(o.reduced) == "columns" for o in spec.outputs)
         self.walks_columns = sums_columns and not spec.is_split  # these rows follow one another
 
