@@ -33,7 +33,7 @@ from mixad.scalar.math import PROGRAMS
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
 
-__all__ = ["BoundKernel", "CpuBackend", "CpuKernel"]
+__all__ = ["CpuBackend", "CpuKernel", "PreparedKernel"]
 
 _TELLING_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "neon", "sve", "sve2")
 
@@ -61,7 +61,7 @@ class CpuKernel:
 
 
 @dataclass(frozen=True)
-class BoundKernel:
+class PreparedKernel:
     """A compiled kernel with the argument block of a launch, and the function that runs it."""
 
     kernel: CpuKernel
@@ -122,21 +122,21 @@ class CpuBackend:
             types=tuple(output.type for output in spec.outputs),
         )
 
-    def bind(self, executable: CpuKernel, launch: Launch) -> BoundKernel:
+    def bind(self, executable: CpuKernel, launch: Launch) -> PreparedKernel:
         """Return a kernel with the argument block of a launch."""
         return _bound(executable, launch, bind(launch, accumulator))
 
-    def launch(self, bound: BoundKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def launch(self, bound: PreparedKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results."""
         return bound.run(arguments)
 
-    def moved(self, bound: BoundKernel, launch: Launch) -> BoundKernel:
+    def moved(self, bound: PreparedKernel, launch: Launch) -> PreparedKernel:
         """Return the kernel with the argument block of a launch that writes other slices."""
         return _bound(bound.kernel, launch, bound.block.moved(launch))
 
     def repeated(
         self,
-        bound: BoundKernel,
+        bound: PreparedKernel,
         reads: Sequence[int],
         writes: Sequence[int],
         fixed: Mapping[int, Any],
@@ -145,7 +145,9 @@ class CpuBackend:
         kernel, launch, block = bound.kernel, bound.launch, bound.block
         return prepare_repeated(kernel, launch, block, reads, writes, fixed)
 
-    def block(self, bound: BoundKernel, firsts: Sequence[int] | None = None) -> LaunchBlock | None:
+    def block(
+        self, bound: PreparedKernel, firsts: Sequence[int] | None = None
+    ) -> LaunchBlock | None:
         """Return a launch whose words are filled in once; None for one that takes long."""
         return prepare_block(bound.kernel, bound.launch, bound.block, firsts)
 
@@ -183,7 +185,7 @@ class CpuBackend:
 
     def in_boxes(
         self,
-        boxes: Sequence[tuple[BoundKernel, Sequence[int]]],
+        boxes: Sequence[tuple[PreparedKernel, Sequence[int]]],
         shape: tuple[int, ...],
         reads: Sequence[int],
         writes: Sequence[int],
@@ -197,8 +199,8 @@ class CpuBackend:
         return prepare_boxes(kernel, launches, shape, reads, writes, fixed)
 
 
-def _bound(kernel: CpuKernel, launch: Launch, block: ArgumentBlock) -> BoundKernel:
-    return BoundKernel(kernel, launch, block, prepare_launch(kernel, launch, block))
+def _bound(kernel: CpuKernel, launch: Launch, block: ArgumentBlock) -> PreparedKernel:
+    return PreparedKernel(kernel, launch, block, prepare_launch(kernel, launch, block))
 
 
 def _dialect(host: Host) -> Dialect:
