@@ -37,7 +37,7 @@ from mixad.backends.checks import (
 from mixad.backends.faults import PluginCall, watch_launch
 from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.hookspecs import Capability
-from mixad.backends.numbers import Numbers, are_numbers, numbers_for
+from mixad.backends.numbers import ScalarEvaluator, are_numbers, scalar_evaluator
 from mixad.backends.out_of_bounds import locate
 from mixad.backends.protocols import (
     Backend,
@@ -156,9 +156,9 @@ class Kernel:
         self._faults: dict[str, str] = {} if self._home is None else self._home._faults
 
     @cached_property
-    def numbers(self) -> Numbers | None:
+    def numbers(self) -> ScalarEvaluator | None:
         """The evaluator of the kernel on single numbers, if it is short and exact."""
-        return numbers_for(self.passes, self.requests)
+        return scalar_evaluator(self.passes, self.requests)
 
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
         """Run the kernel on arguments, one per param, on the best backend or the one that is named.
