@@ -10,20 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 from benchmarks import stand_in
 from mixad.backends import registry
 from mixad.backends.cuda import CudaBackend
-from mixad.backends.hookspecs import (
-    API_VERSION,
-    BackendSpec,
-    Capability,
-    IntegrationSpec,
-    hookimpl,
-)
-from mixad.scalar.types import STORED_TYPES
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, IntegrationSpec, hookimpl
 from mixad.tape import registers, segments
 
 BARS = {"call": 8, "value_and_vjp": 20, "torch's autograd": 25}
@@ -37,8 +31,10 @@ class Plugin:
 
     @hookimpl
     def mixad_backends(self) -> list[BackendSpec]:
-        dtypes = frozenset(t.dtype_name for t in STORED_TYPES)
-        capability = Capability(("torch",), ("cpu",), dtypes, native=True)
+        import mixad_torch
+
+        (own,) = mixad_torch.mixad_backends()
+        capability = replace(own.capability, devices=("cpu",))
         return [BackendSpec("torch-stand-in", API_VERSION, capability, made_backend, "")]
 
     @hookimpl

@@ -22,7 +22,7 @@ from mixad.backends.cuda import (
     disassembled,
     usage_in,
 )
-from mixad.backends.hookspecs import DeviceFunction
+from mixad.backends.protocols import DeviceFunction
 from mixad.kernel.spec import Launch
 from mixad.scalar.ir import Program
 

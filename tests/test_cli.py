@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -268,8 +267,9 @@ def test_doctor_shows_no_number_that_would_mean_something_else(setting, shown, m
     ("size", "shown"),
     [(0, "0 B"), (1, "1 B"), (1023, "1023 B"), (3072, "3 KiB"), (5 << 30, "5 GiB")],
 )
-def test_doctor_shows_bytes_in_units_of_their_size(size, shown):
-    told = CpuBackend(replace(detect(), cache_bytes=size)).describe()["caches"]
+def test_doctor_shows_bytes_in_units_of_their_size(size, shown, monkeypatch):
+    monkeypatch.setenv("MIXAD_STREAM_BYTES", str(size))
+    told = CpuBackend().describe()["caches"]
     assert told == f"written past if a launch moves over {shown}"
 
 

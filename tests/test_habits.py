@@ -50,10 +50,10 @@ def test_the_names_that_contributing_takes_from_files_are_in_them():
         ("mixad/tape/node.py", "class Rule:"),
         ("mixad/tape/values_rule.py", "class ValuesRule:"),
         ("mixad/backends/hookspecs.py", "def mixad_backends("),
-        ("mixad/backends/hookspecs.py", "def emit("),
-        ("mixad/backends/hookspecs.py", "def compile("),
-        ("mixad/backends/hookspecs.py", "def bind("),
-        ("mixad/backends/hookspecs.py", "def launch("),
+        ("mixad/backends/protocols.py", "def emit("),
+        ("mixad/backends/protocols.py", "def compile("),
+        ("mixad/backends/protocols.py", "def bind("),
+        ("mixad/backends/protocols.py", "def launch("),
         ("tests/namespace/derivatives.py", "def check("),
     ]:
         assert name in (ROOT / file).read_text("utf-8")

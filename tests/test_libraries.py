@@ -643,8 +643,8 @@ def test_shapes_that_do_not_broadcast_are_named_inside_a_gradient() -> None:
 @pytest.mark.rows("number", [2**63, -(2**63) - 1, 2**100])
 @pytest.mark.rows("dtype", [np.float64, np.int64])
 def test_whole_number_that_fits_no_type_is_refused(number: int, dtype: Any) -> None:
-    way_out = "pass np.uint64 of it, or a float" if number == 2**63 else "pass a float"
-    with pytest.raises(KernelTypeError, match=rf"argument 'y'[^$]*Instead: {way_out}$"):
+    suggestion = "pass np.uint64 of it, or a float" if number == 2**63 else "pass a float"
+    with pytest.raises(KernelTypeError, match=rf"argument 'y'[^$]*Instead: {suggestion}$"):
         blend(np.ones(2, dtype), number)
 
 

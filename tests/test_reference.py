@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mixad
-from mixad.backends import hookspecs
+from mixad.backends import hookspecs, protocols
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 if not PAGE.is_file():
@@ -44,13 +44,18 @@ def test_every_function_of_containers_is_described():
     assert here <= described("pytree")
 
 
-def test_every_protocol_and_record_of_hooks_is_described():
+@pytest.mark.parametrize("module", [hookspecs, protocols], ids=lambda module: module.__name__)
+def test_every_protocol_and_record_of_hooks_is_described(module):
     of_it = {
         name
-        for name, thing in vars(hookspecs).items()
-        if getattr(thing, "__module__", "") == hookspecs.__name__ and not name.startswith("_")
+        for name, thing in vars(module).items()
+        if getattr(thing, "__module__", "") == module.__name__ and not name.startswith("_")
     }
-    assert of_it == described("hookspecs")
+    assert of_it == described(module.__name__.rpartition(".")[2])
+
+
+def test_writers_of_plugins_import_everything_from_one_module():
+    assert set(protocols.__all__) < set(hookspecs.__all__)
 
 
 def test_every_tool_for_tests_is_described():

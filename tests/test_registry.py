@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import array_api_strict
@@ -476,9 +477,6 @@ WRONG_RETURNS = {
     "a string": (lambda: "cpu", "returned a str, which lacks"),
     "no launch": (lambda: whole(launch=None), "which lacks launch"),
     "another's name": (lambda: whole(name="cpu"), "with the name 'cpu'"),
-    "a cache as text": (lambda: whole(cache_bytes="1 MiB"), "cache_bytes = '1 MiB'"),
-    "no word on parts": (lambda: whole(writes_parts=None), "writes_parts = None"),
-    "no word on rows": (lambda: whole(folds="yes"), "folds = 'yes'"),
     "no description": (lambda: whole(describe={}), "describe = {}"),
     "a property that raises": (
         lambda: whole(launch=property(refusing_method)),
@@ -496,13 +494,24 @@ def test_what_is_no_backend_is_refused_and_the_next_serves(kind):
     load, why = WRONG_RETURNS[kind]
     own = spec("own", modules=("numpy",), load=load)
     registry = Registry([source("p", own), source("b", NATIVE)])
-    way_out = r"[\s\S]*MIXAD_BACKEND_BLOCK=p"
-    with pytest.raises(BackendError, match=rf"plugin 'p' \(dist-p 1\.0\)[\s\S]*{why}{way_out}"):
+    suggestion = r"[\s\S]*MIXAD_BACKEND_BLOCK=p"
+    with pytest.raises(BackendError, match=rf"plugin 'p' \(dist-p 1\.0\)[\s\S]*{why}{suggestion}"):
         registry.backend("own")
-    with pytest.warns(RuntimeWarning, match=f"served by the backend 'native'[^$]*{why}{way_out}"):
+    with pytest.warns(
+        RuntimeWarning, match=f"served by the backend 'native'[^$]*{why}{suggestion}"
+    ):
         assert registry.resolve("numpy", "cpu", FLOAT32).name == "native"
     (status,) = [s for s in registry.statuses() if s.spec.name == "own"]
     assert status.reason is not None
+
+
+def test_a_backend_that_writes_parts_has_to_move_launches():
+    writes = Capability((ANY,), ("cpu",), FLOATS, True, writes_parts=True)
+    own = replace(spec("own", load=whole), capability=writes)
+    with pytest.raises(BackendError, match="returned a Changed, which lacks moved of a backend"):
+        Registry([source("p", own)]).backend("own")
+    own = replace(own, load=lambda: whole(moved=len))
+    assert Registry([source("p", own)]).backend("own").name == "own"
 
 
 CAPABILITY = Capability((ANY,), ("cpu",), FLOATS, True)
@@ -516,6 +525,11 @@ WRONG_SPECS = {
     "devices": {"capability": Capability((ANY,), "cpu", FLOATS, True)},
     "dtypes": {"capability": Capability((ANY,), ("cpu",), ["float32"], True)},
     "native": {"capability": Capability((ANY,), ("cpu",), FLOATS, None)},
+    "cache_bytes": {"capability": replace(CAPABILITY, cache_bytes="1 MiB")},
+    "folds": {"capability": replace(CAPABILITY, folds="yes")},
+    "writes_parts": {"capability": replace(CAPABILITY, writes_parts=None)},
+    "stores_beside": {"capability": replace(CAPABILITY, stores_beside=1)},
+    "accumulates": {"capability": replace(CAPABILITY, accumulates=True)},
 }
 
 

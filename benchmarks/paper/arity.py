@@ -29,7 +29,7 @@ from benchmarks.paper.kernels import (
     program_of,
 )
 from benchmarks.peers.harness import Tolerance
-from mixad.backends.hookspecs import DeviceFunction
+from mixad.backends.protocols import DeviceFunction
 from mixad.errors import BackendError
 from mixad.scalar.dual import MAX_PARTIALS
 

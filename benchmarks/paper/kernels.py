@@ -8,7 +8,7 @@ from typing import Any
 import mixad
 from benchmarks.offline import bound_to, device_functions
 from mixad.backends.execute import Kernel, kernel_for
-from mixad.backends.hookspecs import DeviceFunction
+from mixad.backends.protocols import DeviceFunction
 from mixad.broadcast.planned import PlannedKernel, planned_call
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest

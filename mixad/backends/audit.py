@@ -30,10 +30,10 @@ from mixad.scalar.types import ScalarType
 
 __all__ = ["Audit", "Elements"]
 
-_MAX_TURNS = 100_000
+_MAX_ITERATIONS = 100_000
 """Iterations of a loop: an element that takes more is not compared."""
 
-_WAY_OUT = 'report it; backend="reference" computes it without that backend'
+_SUGGESTION = 'report it; backend="reference" computes it without that backend'
 
 _Values: TypeAlias = np.ndarray[Any, Any]
 
@@ -122,8 +122,8 @@ class Audit:
         )
         line = self._line(elements, k, m)
         if line is None:
-            return AuditError(f"{message}\n  Instead: {_WAY_OUT}")
-        return AuditError(format_at(line.place, message, _WAY_OUT))
+            return AuditError(f"{message}\n  Instead: {_SUGGESTION}")
+        return AuditError(format_at(line.place, message, _SUGGESTION))
 
     def _line(self, elements: Elements, k: int, m: int) -> Line | None:
         """Return the line of the first step that differs for an element, run by itself."""
@@ -132,7 +132,7 @@ class Audit:
         atoms: tuple[Atom, ...] = tuple(var for var, _ in steps)
         shown = replace(program, body=replace(program.body, results=atoms))
         stored = [_on_host(_spread(a, 1))[0] for a in self.rerun(shown, elements.alone(k))]
-        expected = known_results(shown, max_turns=_MAX_TURNS)(elements.numbers(k))
+        expected = known_results(shown, max_turns=_MAX_ITERATIONS)(elements.numbers(k))
         for (_, line), value, (want, tolerance, is_determined) in zip(
             steps, stored, expected, strict=True
         ):
@@ -174,7 +174,7 @@ class Elements:
     @cached_property
     def known(self) -> Callable[[Sequence[Any]], list[tuple[Any, float, bool]]]:
         """The function that returns what is known of one element's results."""
-        return known_results(self.program, max_turns=_MAX_TURNS)
+        return known_results(self.program, max_turns=_MAX_ITERATIONS)
 
     def numbers(self, k: int) -> list[Any]:
         """Return the arguments of one element as the interpreter takes them."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mixad.backends.arrays import NUMPY, Library, device_name, library_of
-from mixad.backends.hookspecs import Backend
+from mixad.backends.hookspecs import Capability
 from mixad.errors import BackendError, KernelTypeError, TracerError
 from mixad.kernel.plan import Layout
 from mixad.kernel.spec import OutputRequest
@@ -16,9 +16,6 @@ __all__ = [
     "check_arguments",
     "check_types",
     "check_writes",
-    "declares_beside",
-    "declares_parts",
-    "declares_update",
     "one_place",
 ]  # fmt: skip
 
@@ -44,22 +41,23 @@ def check_types(program: Program, layouts: Sequence[Layout | None]) -> None:
 
 
 def check_writes(
-    backend: Backend,
+    backend: str,
+    can: Capability,
     passes: Sequence[Program],
     requests: Sequence[OutputRequest],
     faults: Mapping[str, str],
 ) -> None:
     """Refuse outputs that a backend's kernels do not support and would write wrongly."""
     because = "".join(f"; it serves because {reason}" for reason in faults.values())
-    if any(r.part is not None for r in requests) and not declares_parts(backend):
+    if any(r.part is not None for r in requests) and not can.writes_parts:
         raise BackendError(
-            f"the backend {backend.name!r} does not write parts of larger arrays{because}"
+            f"the backend {backend!r} does not write parts of larger arrays{because}"
         )
     for r in requests:
         added = passes[r.pass_index].accumulator(r.result)
-        if added is None or declares_update(backend, added.kind):
+        if added is None or added.kind in can.accumulates:
             continue
-        name, whose = added.name, f"{passes[0].name}: the backend {backend.name!r}"
+        name, whose = added.name, f"{passes[0].name}: the backend {backend!r}"
         if added.kind == "add":
             raise BackendError(
                 f"{whose} does not compute the gradient of the array {name!r}, which is read by "
@@ -70,31 +68,8 @@ def check_writes(
             f"{whose} does not combine elements by an operator{because}: use arrays that the "
             "backend 'cpu' serves"
         )
-    if any(r.beside for r in requests) and not declares_beside(backend):
-        raise BackendError(
-            f"the backend {backend.name!r} does not store results side by side{because}"
-        )
-
-
-def declares_parts(backend: Backend) -> bool:
-    """Whether a backend says that its kernels write into slices of larger arrays."""
-    return bool(getattr(backend, "writes_parts", False))  # `isinstance` takes ten times as long
-
-
-def declares_beside(backend: Backend) -> bool:
-    """Whether a backend says that its kernels store results side by side."""
-    return bool(getattr(backend, "stores_beside", False))
-
-
-def declares_update(backend: Backend, update: str) -> bool:
-    """Whether a backend says that its kernels make such updates at computed indices."""
-    updates = getattr(backend, "accumulates", ())
-    if isinstance(updates, bool):
-        raise BackendError(
-            f"the backend {backend.name!r} says accumulates = {updates}: name how it changes "
-            'arrays, as accumulates = ("add", "min", "max", "write") does'
-        )
-    return update in updates
+    if any(r.beside for r in requests) and not can.stores_beside:
+        raise BackendError(f"the backend {backend!r} does not store results side by side{because}")
 
 
 def one_place(arrays: Sequence[Any]) -> tuple[Library, str]:

@@ -32,27 +32,24 @@ from mixad.backends.checks import (
     check_arguments,
     check_types,
     check_writes,
-    declares_beside,
-    declares_parts,
     one_place,
 )
 from mixad.backends.faults import PluginCall, watch_launch
 from mixad.backends.fifo_cache import FifoCache
-from mixad.backends.hookspecs import (
+from mixad.backends.hookspecs import Capability
+from mixad.backends.numbers import ScalarEvaluator, are_numbers, scalar_evaluator
+from mixad.backends.out_of_bounds import locate
+from mixad.backends.protocols import (
     Backend,
     Bound,
     Boxed,
-    Cached,
     Executable,
-    Folding,
     LaunchBlock,
     PartWriting,
     Repeating,
     Stepping,
     Tiled,
 )
-from mixad.backends.numbers import Numbers, are_numbers, numbers_for
-from mixad.backends.outside import located
 from mixad.backends.slow import warn_if_large
 from mixad.config import AUDIT
 from mixad.errors import (
@@ -63,7 +60,7 @@ from mixad.errors import (
     TracerError,
 )
 from mixad.fork_locks import lock_of
-from mixad.kernel.plan import DEFAULT_CACHE_BYTES, plan
+from mixad.kernel.plan import plan
 from mixad.kernel.rolls import Shifts, plan_rolled
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
 from mixad.kernel.tiling import CPU_TILING
@@ -73,8 +70,8 @@ from mixad.scalar.simplify import without_sums
 if TYPE_CHECKING:
     from mixad.backends.audit import Audit
 
-__all__ = ["InBoxes", "Kernel", "Prepared", "Run", "backend_beside", "broadcast_shape", "execute",
-           "kernel_for", "stores_beside", "writes_parts"]  # fmt: skip
+__all__ = ["InBoxes", "Kernel", "Prepared", "Run", "broadcast_shape", "capability_beside",
+           "execute", "kernel_for", "writes_parts"]  # fmt: skip
 
 _MAX_LAUNCHES = 1024
 """Cached combinations of kernels and layouts, of all kernels together."""
@@ -159,9 +156,9 @@ class Kernel:
         self._faults: dict[str, str] = {} if self._home is None else self._home._faults
 
     @cached_property
-    def numbers(self) -> Numbers | None:
+    def numbers(self) -> ScalarEvaluator | None:
         """The evaluator of the kernel on single numbers, if it is short and exact."""
-        return numbers_for(self.passes, self.requests)
+        return scalar_evaluator(self.passes, self.requests)
 
     def __call__(self, arguments: Sequence[Any], backend: str | None = None) -> tuple[Any, ...]:
         """Run the kernel on arguments, one per param, on the best backend or the one that is named.
@@ -179,7 +176,7 @@ class Kernel:
         except IndexError as error:
             if isinstance(error, KernelIndexError):
                 raise
-            raise self._located(arguments, backend) or error from None
+            raise self._locate(arguments, backend) or error from None
         except BackendError as fault:
             self._leave(prepared.backend, backend, fault)
             return self(arguments, backend)
@@ -187,7 +184,7 @@ class Kernel:
             prepared.audit(arguments, results)
         return results
 
-    def _located(self, arguments: Sequence[Any], backend: str | None) -> KernelIndexError | None:
+    def _locate(self, arguments: Sequence[Any], backend: str | None) -> KernelIndexError | None:
         """Return the error that names the first element that reads outside, and its line."""
         shapes = [a.shape if hasattr(a, "shape") else () for a in arguments]
         shape = broadcast_shape(self.passes[0], shapes)
@@ -200,7 +197,7 @@ class Kernel:
             raises = partial(_reads_outside, kernel_for((program,), outputs), backend)
             if raises(arguments):
                 accumulators = [r.shape or () for r in outputs if program.accumulator(r.result)]
-                return located(program, arguments, accumulators, shape, raises)
+                return locate(program, arguments, accumulators, shape, raises)
         return None
 
     def _key(self, arguments: Sequence[Any], backend: str | None) -> object:
@@ -341,15 +338,19 @@ class Kernel:
             if backend
             else self._preferred(library.name, device)
         )
-        check_writes(chosen, self.passes, self.requests, self._faults)
-        if backend is None and not registry.compiles(chosen.name):
+        can = registry.capability(chosen.name)
+        check_writes(chosen.name, can, self.passes, self.requests, self._faults)
+        if backend is None and not can.native:
             warn_if_large(math.prod(shape), library.name, device)
-        cache_bytes = chosen.cache_bytes if isinstance(chosen, Cached) else DEFAULT_CACHE_BYTES
-        folds = may_fold and isinstance(chosen, Folding) and chosen.folds
         given = self._arrays(arguments)
-        tiling = chosen.tiling(given[0]) if given and isinstance(chosen, Tiled) else CPU_TILING
         launch = plan(
-            self.passes, self.requests, layouts, shape, cache_bytes, folds=folds, tiling=tiling
+            self.passes,
+            self.requests,
+            layouts,
+            shape,
+            can.cache_bytes,
+            folds=can.folds and may_fold,
+            tiling=chosen.tiling(given[0]) if given and isinstance(chosen, Tiled) else CPU_TILING,
         )
         return chosen, launch
 
@@ -419,24 +420,20 @@ def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]
 
 
 def writes_parts(program: Program, array: Any, backend: str | None = None) -> bool:
-    """Whether the kernels of `backend_beside` write results into slices of larger arrays.
+    """Whether a program's kernels beside an array write results into slices of larger arrays.
 
     Other slices are added to such an array, so its library must let it be written to.
     """
-    return library_of(array).is_mutable and declares_parts(backend_beside(program, array, backend))
+    return library_of(array).is_mutable and capability_beside(program, array, backend).writes_parts
 
 
-def stores_beside(program: Program, array: Any, backend: str | None = None) -> bool:
-    """Whether the kernels of `backend_beside` store several results of an element side by side."""
-    return declares_beside(backend_beside(program, array, backend))
-
-
-def backend_beside(program: Program, array: Any, backend: str | None) -> Backend:
-    """Return the backend of a program's kernels beside an array."""
+def capability_beside(program: Program, array: Any, backend: str | None = None) -> Capability:
+    """Return what the backend of a program's kernels beside an array can do."""
     if backend is not None:
-        return registry.backend(backend)
+        return registry.capability(registry.backend(backend).name)
     dtypes = _dtypes((program,), [OutputRequest(0, k) for k in range(len(program.outputs))])
-    return registry.resolve(library_of(array).name, device_name(array), dtypes)
+    chosen = registry.resolve(library_of(array).name, device_name(array), dtypes)
+    return registry.capability(chosen.name)
 
 
 def _dtypes(passes: tuple[Program, ...], requests: Sequence[OutputRequest]) -> frozenset[str]:

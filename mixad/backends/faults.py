@@ -14,8 +14,9 @@ from typing import Any
 
 from mixad import config
 from mixad.backends.arrays import Library, device_name, own_library
-from mixad.backends.hookspecs import Backend, Bound
+from mixad.backends.hookspecs import BackendSpec
 from mixad.backends.plugins import FAULTS, PluginSource
+from mixad.backends.protocols import Backend, Bound
 from mixad.errors import BackendError, MixadError
 from mixad.kernel.spec import Launch
 from mixad.scalar.dtypes import scalar_type_of
@@ -26,33 +27,32 @@ __all__ = [
     "fault",
     "fault_of",
     "refuse_what_is_no_backend",
+    "suggestion",
     "watch_launch",
-    "way_out",
 ]
 
 _METHODS = ("emit", "compile", "bind", "launch")
 _OPTIONAL_METHODS = ("describe", "assembly", "device_text", "device_functions", "architecture",
                      "bandwidth", "tiling")  # fmt: skip
-_FACTS = {"cache_bytes": int, "writes_parts": bool, "stores_beside": bool, "folds": bool}
 
 
-def way_out(plugin: PluginSource) -> str:
+def suggestion(plugin: PluginSource) -> str:
     """Return how to do without a plugin."""
     return f"leave it out: {config.BACKEND_BLOCK.name}={plugin.name}"
 
 
-def refuse_what_is_no_backend(found: object, name: str) -> None:
-    """Raise BackendError if a factory returned something else than the backend of a name."""
-    missing = [m for m in _METHODS if not callable(getattr(found, m, None))]
+def refuse_what_is_no_backend(found: object, spec: BackendSpec) -> None:
+    """Raise BackendError if a factory returned something else than the backend of its spec."""
+    required = (*_METHODS, "moved") if spec.capability.writes_parts else _METHODS
+    missing = [m for m in required if not callable(getattr(found, m, None))]
     if missing:
         raise BackendError(
             f"its factory returned {describe(found)}, which lacks {', '.join(missing)} of a backend"
         )
     own = getattr(found, "name", None)
-    if own != name:
+    if own != spec.name:
         raise BackendError(f"its factory returned a backend with the name {own!r}")
     wrong = [m for m in _OPTIONAL_METHODS if not callable(getattr(found, m, len))]
-    wrong += [f for f, kind in _FACTS.items() if not isinstance(getattr(found, f, kind()), kind)]
     if wrong:
         told = " and ".join(f"{each} = {getattr(found, each)!r}" for each in wrong)
         raise BackendError(f"its factory returned a backend with {told}: see `Backend`")
@@ -74,7 +74,7 @@ def _is_users(error: BaseException) -> bool:
 
 def fault(plugin: PluginSource, name: str, what: str) -> BackendError:
     """Return the error about an object that a plugin offers under a name."""
-    return BackendError(f"{name!r} of the {plugin} {what}; {way_out(plugin)}")
+    return BackendError(f"{name!r} of the {plugin} {what}; {suggestion(plugin)}")
 
 
 def _code_of(handler: Any) -> Any:

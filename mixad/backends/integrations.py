@@ -12,9 +12,10 @@ from typing import Any, cast
 
 from mixad.backends import registry
 from mixad.backends.arrays import adopt
-from mixad.backends.faults import PluginCall, describe, fault, way_out
-from mixad.backends.hookspecs import Borrowing, Integration, IntegrationSpec
+from mixad.backends.faults import PluginCall, describe, fault, suggestion
+from mixad.backends.hookspecs import IntegrationSpec
 from mixad.backends.plugins import FAULTS, Announced, PluginSource, are_any_installed
+from mixad.backends.protocols import Borrowing, Integration
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError, ConfigurationError
 from mixad.kernel.options import KernelOptions
@@ -63,7 +64,7 @@ def _load(announced: Announced[IntegrationSpec]) -> None:
     except FAULTS as error:
         warn_user(
             f"the integration {spec.name!r} cannot be used: {type(error).__name__}: {error}; "
-            f"{way_out(plugin)}"
+            f"{suggestion(plugin)}"
         )
         return
     _plugins[id(loaded)] = plugin

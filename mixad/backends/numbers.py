@@ -17,7 +17,7 @@ from mixad.scalar.ir import Atom, Const, Equation, Param, Program
 from mixad.scalar.math import expand
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Numbers", "are_numbers", "numbers_for"]
+__all__ = ["ScalarEvaluator", "are_numbers", "scalar_evaluator"]
 
 _MOST = 24
 """Ops that a program may have: more take as long as a launch."""
@@ -32,7 +32,7 @@ _Numbers: TypeAlias = list[Any]
 _Op: TypeAlias = tuple[Callable[..., Any], tuple[int, ...]]
 
 
-class Numbers:
+class ScalarEvaluator:
     """A short program without control flow, of exact ops, for arguments without axes.
 
     ``wanted`` are the positions of the outputs that a call returns.
@@ -107,7 +107,9 @@ def _definition(s: Equation) -> Callable[..., Any]:
     return DEFINITIONS[s.op]
 
 
-def numbers_for(passes: Sequence[Program], requests: Sequence[OutputRequest]) -> Numbers | None:
+def scalar_evaluator(
+    passes: Sequence[Program], requests: Sequence[OutputRequest]
+) -> ScalarEvaluator | None:
     """Return an evaluator of programs on numbers; None if they are not short and exact."""
     if len(passes) != 1 or passes[0].accumulators or len(passes[0].body.statements) > _MOST:
         return None
@@ -121,7 +123,7 @@ def numbers_for(passes: Sequence[Program], requests: Sequence[OutputRequest]) ->
     statements = program.body.statements
     if len(statements) > _MOST or not all(map(_is_exact, statements)):
         return None
-    return Numbers(program, [r.result for r in requests])
+    return ScalarEvaluator(program, [r.result for r in requests])
 
 
 def _has_axes(request: OutputRequest) -> bool:

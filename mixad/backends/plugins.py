@@ -277,7 +277,14 @@ def _wrong_fields(spec: BackendSpec | IntegrationSpec) -> Iterator[tuple[str, ob
         return
     yield from _wrong(spec, install_hint=str, capability=Capability)
     if isinstance(spec.capability, Capability):
-        yield from _wrong(spec.capability, native=bool)
+        yield from _wrong(
+            spec.capability,
+            native=bool,
+            cache_bytes=int,
+            folds=bool,
+            writes_parts=bool,
+            stores_beside=bool,
+        )
         for name, kinds, expected in _NAMES:
             found: object = getattr(spec.capability, name)
             if not isinstance(found, kinds) or not all(isinstance(each, str) for each in found):
@@ -295,5 +302,6 @@ _NAMES: tuple[tuple[str, tuple[type[Collection[str]], ...], str], ...] = (
     ("array_modules", (tuple, list), "a tuple of str"),  # a str would serve every part of itself
     ("devices", (tuple, list), "a tuple of str"),
     ("dtypes", (frozenset, set), "a frozenset of str"),
+    ("accumulates", (frozenset, set), "a frozenset of str"),
 )
 """The fields of a capability that hold names."""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mixad import config
-from mixad.backends.faults import refuse_what_is_no_backend, way_out
-from mixad.backends.hookspecs import Backend, BackendSpec, IntegrationSpec
+from mixad.backends.faults import refuse_what_is_no_backend, suggestion
+from mixad.backends.hookspecs import BackendSpec, Capability, IntegrationSpec
 from mixad.backends.plugins import (
     FAULTS,
     Announced,
@@ -23,6 +23,7 @@ from mixad.backends.plugins import (
     installed_plugins,
     read_plugins,
 )
+from mixad.backends.protocols import Backend
 from mixad.backends.warned import warn_user
 from mixad.errors import BackendError, ConfigurationError
 from mixad.fork_locks import lock_of
@@ -33,7 +34,7 @@ __all__ = [
     "PluginSource",
     "Registry",
     "backend",
-    "compiles",
+    "capability",
     "default_registry",
     "installed_plugins",
     "plugin_of",
@@ -211,6 +212,21 @@ class Registry:
         found = self._announced.get(name)
         return None if found is None or found.plugin.is_built_in else found.plugin
 
+    def capability(self, name: str) -> Capability:
+        """Return what a backend can do.
+
+        Parameters
+        ----------
+        name : str
+            Of a registered backend.
+
+        Returns
+        -------
+        Capability
+            As its plugin announced it.
+        """
+        return self._announced[name].spec.capability
+
     def backend(self, name: str, dtypes: frozenset[str] = frozenset()) -> Backend:
         """Return the backend of a name.
 
@@ -235,7 +251,7 @@ class Registry:
         refusal = self._refusal(name)
         if refusal is not None:
             raise BackendError(refusal)
-        missing = dtypes - self._announced[name].spec.capability.dtypes
+        missing = dtypes - self.capability(name).dtypes
         if missing:
             raise BackendError(
                 f"backend {name!r} does not compute in {' and '.join(sorted(missing))}: convert "
@@ -341,7 +357,7 @@ def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:
     spec, plugin = announced.spec, announced.plugin
     try:
         found = spec.load()
-        refuse_what_is_no_backend(found, spec.name)
+        refuse_what_is_no_backend(found, spec)
         return found
     except ConfigurationError:
         raise
@@ -351,7 +367,7 @@ def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:
         whose = ""
         if not plugin.is_built_in:
             whose = f" ({plugin})"
-            reasons.append(way_out(plugin))
+            reasons.append(suggestion(plugin))
         refusal = BackendError(f"backend {spec.name!r}{whose} cannot serve: {'; '.join(reasons)}")
         refusal.__cause__ = error
         return refusal
@@ -414,8 +430,8 @@ def plugin_of(name: str) -> PluginSource | None:
     return default_registry().plugin(name)
 
 
-def compiles(name: str) -> bool:
-    """Return whether a registered backend compiles its kernels.
+def capability(name: str) -> Capability:
+    """Return what a registered backend can do: see `Registry.capability`.
 
     Parameters
     ----------
@@ -424,10 +440,10 @@ def compiles(name: str) -> bool:
 
     Returns
     -------
-    bool
-        False where it interprets them.
+    Capability
+        As its plugin announced it.
     """
-    return any(s.name == name and s.capability.native for s in default_registry().specs)
+    return default_registry().capability(name)
 
 
 def backend(name: str, dtypes: frozenset[str] = frozenset()) -> Backend:

@@ -22,9 +22,9 @@ def warn_if_large(size: int, library: str, device: str) -> None:
     if size <= LARGE or (library, device) in _warned:
         return
     _warned.add((library, device))
-    way_out = _WAYS_OUT.get(library, "convert them to NumPy arrays")
+    suggestion = _WAYS_OUT.get(library, "convert them to NumPy arrays")
     warn_user(
         f"{size} elements of {library} on {device} are computed op by op with array functions, "
-        f"which is slow: no backend that compiles serves them; {way_out}, or name a backend to "
+        f"which is slow: no backend that compiles serves them; {suggestion}, or name a backend to "
         "accept this"
     )

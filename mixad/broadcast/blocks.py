@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import is_array
-from mixad.backends.execute import broadcast_shape, kernel_for, stores_beside
+from mixad.backends.execute import broadcast_shape, capability_beside, kernel_for
 from mixad.broadcast.results import as_returned
 from mixad.broadcast.with_respect_to import Names, real_leaves
 from mixad.errors import KernelGradientError
@@ -94,7 +94,8 @@ def _is_one_launch(
     if len(plan.partials) > _MAX_BESIDE or any(isinstance(v, Tracer) for v in values):
         return False
     arrays = (v for v in values if is_array(v) and not isinstance(v, np.generic))
-    return stores_beside(program, next(arrays, np.empty(0)), options.backend)
+    array = next(arrays, np.empty(0))
+    return capability_beside(program, array, options.backend).stores_beside
 
 
 def _in_one_launch(

@@ -13,7 +13,7 @@ from mixad.backends import registry
 from mixad.backends.arrays import is_number
 from mixad.backends.execute import broadcast_shape
 from mixad.backends.faults import PluginCall
-from mixad.backends.hookspecs import DeviceFunction, OnDevice
+from mixad.backends.protocols import DeviceFunction, OnDevice
 from mixad.broadcast.planned import PlannedKernel, planned_call
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest

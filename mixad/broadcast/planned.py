@@ -14,7 +14,7 @@ import numpy as np
 
 from mixad.backends.arrays import is_array, library_of
 from mixad.backends.execute import broadcast_shape, kernel_for
-from mixad.backends.hookspecs import Backend, Bound
+from mixad.backends.protocols import Backend, Bound
 from mixad.kernel.cost import flops
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import Indexed, Launch, OutputRequest

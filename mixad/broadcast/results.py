@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mixad.backends.execute import stores_beside
+from mixad.backends.execute import capability_beside
 from mixad.backends.integrations import LOADED, follower, recorded
 from mixad.call.arguments import made, made_of_wholes
 from mixad.call.specialise import Specialisation
@@ -44,7 +44,9 @@ def stores_whole(parsed: Parsed, values: Sequence[Any], options: KernelOptions) 
         return False
     given = (v for i, v in enumerate(values) if i not in parsed.made_arrays)
     array = next((v for v in given if not _is_number(v)), None)
-    return array is not None and stores_beside(parsed.program, array, options.backend)
+    if array is None:
+        return False
+    return capability_beside(parsed.program, array, options.backend).stores_beside
 
 
 def made_whole(found: Specialisation, values: Sequence[Any], options: KernelOptions) -> Any:

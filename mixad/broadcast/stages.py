@@ -9,8 +9,8 @@ from typing import Any
 from mixad.backends import registry
 from mixad.backends.disassembler import disassembled
 from mixad.backends.faults import PluginCall, describe, fault
-from mixad.backends.hookspecs import Assembling, Backend, OnDevice
 from mixad.backends.nvrtc import compiled
+from mixad.backends.protocols import Assembling, Backend, OnDevice
 from mixad.broadcast.planned import PlannedKernel, planned_call
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
 from mixad.kernel.options import KernelOptions

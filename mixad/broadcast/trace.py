@@ -15,7 +15,7 @@ import numpy as np
 from mixad.backends.audit import Elements
 from mixad.backends.checks import check_arguments, one_place
 from mixad.backends.execute import broadcast_shape
-from mixad.backends.outside import outside_error
+from mixad.backends.out_of_bounds import outside_error
 from mixad.errors import KernelGradientError, KernelIndexError
 from mixad.scalar.dual import MAX_PARTIALS, DualChunk
 from mixad.scalar.interpret import OutsideError

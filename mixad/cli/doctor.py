@@ -13,9 +13,10 @@ import numpy as np
 
 import mixad
 from mixad import config
-from mixad.backends.hookspecs import Backend, BackendSpec, Described
+from mixad.backends.hookspecs import BackendSpec
 from mixad.backends.object_cache import default
 from mixad.backends.plugins import FAULTS
+from mixad.backends.protocols import Backend, Described
 from mixad.backends.registry import BackendStatus, Failure, default_registry
 from mixad.cli.cache import describe
 from mixad.errors import ConfigurationError

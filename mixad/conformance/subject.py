@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mixad.backends.execute import execute
-from mixad.backends.hookspecs import Backend, BackendSpec
+from mixad.backends.hookspecs import BackendSpec
+from mixad.backends.protocols import Backend
 from mixad.conformance.arrays import Conversion
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program

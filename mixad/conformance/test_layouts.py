@@ -143,7 +143,7 @@ def test_results_are_new_arrays(subject: Subject) -> None:
 def test_parts_of_larger_arrays_are_written(subject: Subject) -> None:
     """The box has the values, the rest is zero."""
     subject.need(F64)
-    if not getattr(subject.backend, "writes_parts", False):
+    if not subject.spec.capability.writes_parts:
         pytest.skip("the backend does not declare writes_parts")
     x, y = whole((3, 4), F64, 5), whole((4,), F64, 6)
     request = OutputRequest(0, 0, None, Part((5, 7), (1, 2)))
@@ -156,7 +156,7 @@ def test_parts_of_larger_arrays_are_written(subject: Subject) -> None:
 def test_results_are_stored_side_by_side(subject: Subject) -> None:
     """Each element has its results in the order that was asked for, along a last axis."""
     subject.need(F64)
-    if not getattr(subject.backend, "stores_beside", False):
+    if not subject.spec.capability.stores_beside:
         pytest.skip("the backend does not declare stores_beside")
     b = Builder("both")
     u, v = b.param("x", F64), b.param("y", F64)

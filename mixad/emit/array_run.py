@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, get_args
 import array_api_compat
 import numpy as np
 
-from mixad.emit.arrays import Assign, Literal, Node, Procedure, Repeat, Scatter, Step, TypeName
+from mixad.emit.arrays import ArrayStep, Assign, Literal, Node, Procedure, Repeat, Scatter, TypeName
 from mixad.errors import BackendError
 from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.expression import Name, Number
@@ -77,7 +77,7 @@ class _Run:
     values: dict[str, Array]
     updates: Mapping[str, str]
 
-    def steps(self, steps: Sequence[Step]) -> None:
+    def steps(self, steps: Sequence[ArrayStep]) -> None:
         for step in steps:
             match step:
                 case Assign():
@@ -95,7 +95,7 @@ class _Run:
             if not bool(self.xp.any(active)):
                 return
             self.values[step.mask] = active
-            self.steps(step.turn)
+            self.steps(step.body)
 
     def output(self, result: Node) -> Array:
         broadcast = self.xp.broadcast_to(self.xp.asarray(self.value(result)), self.shape)

@@ -4,7 +4,7 @@ A program becomes a procedure (`procedure_of`), printed by `show`, run by `mixad
 
     procedure ::= name*  step*  name*           -- params, steps, results
     step      ::= Assign   name*  <- expression*                  -- all at once
-                | Repeat   step* (test)  mask  name (condition)  step* (turn)
+                | Repeat   step* (test)  mask  name (condition)  step* (body)
                 | Scatter  name[expression, ...] changed by expression  where mask
 
 Both branches of an ``If`` run and their results are merged with ``where``, so that no value of the
@@ -39,8 +39,18 @@ from mixad.scalar.ir import (
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["Assign", "Literal", "Node", "Procedure", "Repeat", "Scatter", "Step", "TypeName",
-           "procedure_of", "show"]  # fmt: skip
+__all__ = [
+    "ArrayStep",
+    "Assign",
+    "Literal",
+    "Node",
+    "Procedure",
+    "Repeat",
+    "Scatter",
+    "TypeName",
+    "procedure_of",
+    "show",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +82,12 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Run ``test``, narrow ``mask`` by ``condition``, end if it is empty, run ``turn``; repeat."""
+    """Run ``test``, narrow ``mask`` by ``condition``, end if it is empty, run ``body``; repeat."""
 
-    test: tuple[Step, ...]
+    test: tuple[ArrayStep, ...]
     mask: str
     condition: Node
-    turn: tuple[Step, ...]
+    body: tuple[ArrayStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,7 @@ class Scatter:
     value: Node
 
 
-Step: TypeAlias = Assign | Repeat | Scatter
+ArrayStep: TypeAlias = Assign | Repeat | Scatter
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,7 @@ class Procedure:
     """A program over whole arrays."""
 
     params: tuple[str, ...]  # names of arguments, then of accumulators
-    steps: tuple[Step, ...]  # in the order in which they run
+    steps: tuple[ArrayStep, ...]  # in the order in which they run
     results: tuple[Node, ...]  # expressions of the outputs
 
 
@@ -176,10 +186,10 @@ class _Lowering:
         self.masks += 1
         return f"m{self.masks - 1}"
 
-    def block(self, block: Block, mask: str) -> list[Step]:
+    def block(self, block: Block, mask: str) -> list[ArrayStep]:
         return [step for statement in block.statements for step in self.statement(statement, mask)]
 
-    def statement(self, s: Statement, mask: str) -> list[Step]:
+    def statement(self, s: Statement, mask: str) -> list[ArrayStep]:
         match s:
             case Equation():
                 return [Assign((f"v{s.out.id}",), (_value(s),))]
@@ -196,7 +206,7 @@ class _Lowering:
             case Touch():
                 return []
 
-    def branches(self, s: If, mask: str) -> list[Step]:
+    def branches(self, s: If, mask: str) -> list[ArrayStep]:
         cond = _node(s.cond)
         steps = self.branch(s.then, mask, cond)
         steps += self.branch(s.orelse, mask, _call("not", cond))
@@ -204,23 +214,23 @@ class _Lowering:
         merged = tuple(_call("where", cond, _node(a), _node(b)) for a, b in pairs)
         return [*steps, Assign(_names(s.outs), merged)] if s.outs else steps
 
-    def branch(self, block: Block, mask: str, cond: Node) -> list[Step]:
+    def branch(self, block: Block, mask: str, cond: Node) -> list[ArrayStep]:
         if not _needs_mask(block):
             return self.block(block, mask)
         inner = self.fresh_mask()
         narrowed = Assign((inner,), (_call("and", Name(mask), cond),))
         return [narrowed, *self.block(block, inner)]
 
-    def loop(self, s: While, mask: str) -> list[Step]:
+    def loop(self, s: While, mask: str) -> list[ArrayStep]:
         active = self.fresh_mask()
         carries = _names(s.carries)
         test = self.block(s.cond, active)
         following = zip(carries, s.body.results, strict=True)
         kept = (_call("where", Name(active), _node(new), Name(old)) for old, new in following)
-        turn = [*self.block(s.body, active), Assign(carries, tuple(kept))]
+        body = [*self.block(s.body, active), Assign(carries, tuple(kept))]
         return [
             Assign((active, *carries), (Name(mask), *_nodes(s.inits))),
-            Repeat(tuple(test), active, _node(s.cond.results[0]), tuple(turn)),
+            Repeat(tuple(test), active, _node(s.cond.results[0]), tuple(body)),
             Assign(_names(s.outs), tuple(map(Name, carries))),
         ]
 
@@ -291,11 +301,11 @@ def show(procedure: Procedure) -> str:
     return "\n".join([f"def procedure({', '.join(procedure.params)}):", *_indented(lines)])
 
 
-def _shown_steps(steps: Sequence[Step]) -> list[str]:
+def _shown_steps(steps: Sequence[ArrayStep]) -> list[str]:
     return [line for step in steps for line in _shown_step(step)]
 
 
-def _shown_step(step: Step) -> list[str]:
+def _shown_step(step: ArrayStep) -> list[str]:
     match step:
         case Assign():
             return [f"{', '.join(step.targets)} = {_listed(step.values)}"]
@@ -305,7 +315,7 @@ def _shown_step(step: Step) -> list[str]:
         case Repeat():
             narrow = f"{step.mask} = {step.mask} & {_shown(step.condition)}"
             end = [f"if not any({step.mask}):", "    break"]
-            inner = [*_shown_steps(step.test), narrow, *end, *_shown_steps(step.turn)]
+            inner = [*_shown_steps(step.test), narrow, *end, *_shown_steps(step.body)]
             return ["while True:", *_indented(inner)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from mixad.export.kernels import Argument, Function, Result, c_names, constant_bits
 from mixad.export.variants import Variant, rank_of
 from mixad.kernel import folding, plan, tiling
-from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.arguments import ArgumentLayout
 from mixad.kernel.cost import statement_cost
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import written_vars
@@ -226,7 +226,7 @@ def constants(
     of_target: Mapping[str, object],
 ) -> str:
     """Return the sizes of tables, the numbers that planning goes by, and those of a target."""
-    blocks = [ArgumentBlock(v.spec).words for own in variants for v in own]
+    blocks = [ArgumentLayout(v.spec).words for own in variants for v in own]
     sizes = {
         "AXES": max(map(rank_of, functions)),
         "ARGUMENTS": max(1, *(len(f.arguments) for f in functions)),
@@ -235,13 +235,13 @@ def constants(
         "WORDS": max(blocks) + 1,
     }
     numbers = {
-        "W_STOP": ArgumentBlock.STOP,
-        "W_OUTSIDE": ArgumentBlock.OUTSIDE,
-        "W_EXTENT": ArgumentBlock.EXTENT,
-        "W_BLOCKS": ArgumentBlock.BLOCKS,
-        "W_ROWS": ArgumentBlock.ROWS,
-        "W_RUNS": ArgumentBlock.RUNS,
-        "W_OUTER": ArgumentBlock.OUTER_EXTENTS,
+        "W_STOP": ArgumentLayout.STOP,
+        "W_OUTSIDE": ArgumentLayout.OUTSIDE,
+        "W_EXTENT": ArgumentLayout.EXTENT,
+        "W_BLOCKS": ArgumentLayout.BLOCKS,
+        "W_ROWS": ArgumentLayout.ROWS,
+        "W_RUNS": ArgumentLayout.RUNS,
+        "W_OUTER": ArgumentLayout.OUTER_EXTENTS,
         "GANG": tiling.GANG,
         "BLOCK": tiling.BLOCK,
         "MAX_RUN": tiling.MAX_RUN,
@@ -271,7 +271,7 @@ def constants(
 def plan_words(functions: Sequence[Function], variants: Sequence[Sequence[Variant]]) -> int:
     """Return how many 64-bit words a plan of `plan.c` takes at most, behind those that are told."""
     axes, outputs = max(map(rank_of, functions)), max(len(f.results) for f in functions)
-    words = max(ArgumentBlock(v.spec).words for own in variants for v in own)
+    words = max(ArgumentLayout(v.spec).words for own in variants for v in own)
     return 6 + 2 * axes + outputs * (4 + 7 * axes) + words
 
 

@@ -16,8 +16,8 @@ from itertools import combinations, permutations
 from typing import Literal, TypeAlias
 
 from mixad.export.kernels import Function
-from mixad.kernel.arguments import ArgumentBlock
-from mixad.kernel.spec import Indexed, KernelSpec, Launch, Operand, Output, Step
+from mixad.kernel.arguments import ArgumentLayout
+from mixad.kernel.spec import Indexed, KernelSpec, Launch, Operand, Output, StrideKind
 
 __all__ = ["Variant", "rank_of", "variant_for", "variants_of"]
 
@@ -51,11 +51,11 @@ class Variant:
     @property
     def at(self) -> tuple[int, ...]:
         """Words of params, of outputs, of the elements of a folded row, and behind all others."""
-        block = ArgumentBlock(self.spec)
+        block = ArgumentLayout(self.spec)
         return (*block.params[:-1], *block.outputs, block.length, block.words)
 
 
-_STEPS: dict[Step, str] = {"zero": "ZERO", "unit": "UNIT", "any": "ANY", "tile": "BY_TILE",
+_STEPS: dict[StrideKind, str] = {"zero": "ZERO", "unit": "UNIT", "any": "ANY", "tile": "BY_TILE",
                            "row": "BY_ROW", "column": "BY_COLUMN"}  # fmt: skip
 """How `plan.c` calls ways to read a param."""
 
@@ -119,7 +119,7 @@ def _nests(order: Sequence[int]) -> Iterator[tuple[int, ...]]:
 def _unfolded_variant(function: Function, nest: tuple[int, ...], *, is_packed: bool) -> Variant:
     sums = [[not r.own[axis] for axis in nest] for r in function.results]
 
-    def step(own: tuple[bool, ...]) -> Step:
+    def step(own: tuple[bool, ...]) -> StrideKind:
         if not nest or not own[nest[-1]]:
             return "zero"
         return "unit" if is_packed else "any"
@@ -148,7 +148,9 @@ def _folded_variants(
             yield _variant(function, sums, segments, step, rank, is_split=is_split)
 
 
-def _row_step(row: tuple[int, ...], around: int, is_packed: bool, own: tuple[bool, ...]) -> Step:
+def _row_step(
+    row: tuple[int, ...], around: int, is_packed: bool, own: tuple[bool, ...]
+) -> StrideKind:
     """Return how a row of some axes is read of an array; its neighbours are along another axis."""
     first, *others = [own[axis] for axis in row]
     if not (first or any(others)):
@@ -174,7 +176,7 @@ def _variant(
     function: Function,
     sums: Sequence[Sequence[bool]],
     segments: Sequence[tuple[bool, ...]],
-    step: Callable[[tuple[bool, ...]], Step],
+    step: Callable[[tuple[bool, ...]], StrideKind],
     folded: int = 0,
     *,
     is_split: bool = False,

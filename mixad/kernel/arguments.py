@@ -8,11 +8,11 @@ from itertools import accumulate
 
 from mixad.kernel.spec import Indexed, KernelSpec, Operand
 
-__all__ = ["ArgumentBlock"]
+__all__ = ["ArgumentLayout"]
 
 
 @dataclass(frozen=True)
-class ArgumentBlock:
+class ArgumentLayout:
     """Positions of a kernel's arguments in a block of 64-bit words.
 
     ::

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from mixad.errors import KernelTypeError
-from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.arguments import ArgumentLayout
 from mixad.kernel.folding import left_of
 from mixad.kernel.spec import Indexed, Launch, Operand, Output, PartLayout
 from mixad.kernel.tiling import accumulator as sum_in_arrays
@@ -28,7 +28,7 @@ from mixad.scalar.ir import UpdateKind
 from mixad.scalar.narrow import rounded
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Binding", "Packing", "Result", "bind", "pack_double", "packing_of"]
+__all__ = ["ArgumentBlock", "Packing", "Result", "bind", "pack_double", "packing_of"]
 
 Packing: TypeAlias = Callable[[Any], int]
 
@@ -96,8 +96,8 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Binding:
-    """A launch as an argument block (`mixad.kernel.arguments.ArgumentBlock`) with gaps.
+class ArgumentBlock:
+    """The words of a launch (`mixad.kernel.arguments.ArgumentLayout`) with gaps.
 
     The gaps are addresses and scalars.
     """
@@ -110,46 +110,46 @@ class Binding:
     outputs: tuple[Result, ...]  # how each is allocated and finished
     is_finished: bool  # whether the kernel writes the outputs themselves
 
-    def moved(self, launch: Launch) -> Binding:
-        """Return the binding of a launch that writes other slices: no word differs."""
+    def moved(self, launch: Launch) -> ArgumentBlock:
+        """Return the block of a launch that writes other slices: no word differs."""
         pairs = zip(self.outputs, launch.parts, strict=True)
         outputs = tuple([o if part is None else replace(o, part=part) for o, part in pairs])
         return replace(self, outputs=outputs)
 
 
-def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> Binding:
+def bind(launch: Launch, accumulator: Callable[[ScalarType], ScalarType]) -> ArgumentBlock:
     """Fill an argument block with all that the layouts decide.
 
     ``accumulator`` returns the type of sums for that of an output.
     """
-    spec, block = launch.spec, ArgumentBlock(launch.spec)
+    spec, layout = launch.spec, ArgumentLayout(launch.spec)
     program = spec.passes[0]
-    words = array("q", bytes(8 * block.words))
-    _fill_loops(words, block, launch)
+    words = array("q", bytes(8 * layout.words))
+    _fill_loops(words, layout, launch)
     arrays, uniforms = [], []
     for k, operand in enumerate(spec.operands):
         if operand is None:
             param = program.params[k]
             packing = packing_of(param.var.type, f"{program.name}: argument {param.name!r}")
-            uniforms.append((k, block.params[k], packing))
+            uniforms.append((k, layout.params[k], packing))
             continue
-        arrays.append((k, block.params[k]))
+        arrays.append((k, layout.params[k]))
         if isinstance(operand, Indexed):
-            _fill_indexed(words, block, launch, k)
+            _fill_indexed(words, layout, launch, k)
         else:
-            _fill_strides(words, block, launch, k, operand)
+            _fill_strides(words, layout, launch, k, operand)
     for k, part in enumerate(launch.parts):
         for axis, stride in enumerate(part.strides[:-1] if part else ()):
-            words[block.part_stride(k, axis)] = stride
+            words[layout.part_stride(k, axis)] = stride
     if spec.accumulates:
-        words[block.tiles], words[block.slab] = tile_count(launch), slab_tiles(launch)
+        words[layout.tiles], words[layout.slab] = tile_count(launch), slab_tiles(launch)
     for k, output in enumerate(spec.outputs):
         for axis in range(output.accumulated or 0):
-            words[block.accumulator_extent(k, axis)] = launch.results[k][axis]
+            words[layout.accumulator_extent(k, axis)] = launch.results[k][axis]
     order = launch.order
     axes = None if order == tuple(range(len(order))) else tuple(map(order.index, sorted(order)))
-    outputs = tuple(_result(launch, k, at, accumulator) for k, at in enumerate(block.outputs))
-    return Binding(
+    outputs = tuple(_result(launch, k, at, accumulator) for k, at in enumerate(layout.outputs))
+    return ArgumentBlock(
         words=words,
         tiles=-(-tile_count(launch) // slab_tiles(launch))
         if spec.accumulates
@@ -210,40 +210,40 @@ def _left(
     return *left_of(fold, index, launch.rows), columns
 
 
-def _fill_loops(words: array[int], block: ArgumentBlock, launch: Launch) -> None:
+def _fill_loops(words: array[int], layout: ArgumentLayout, launch: Launch) -> None:
     loops, fold = launch.loops, launch.fold
-    words[block.EXTENT] = loops[-1]
-    words[block.BLOCKS] = tile_blocks(launch)
-    words[block.ROWS] = launch.rows
-    words[block.RUNS] = tile_runs(launch)
+    words[layout.EXTENT] = loops[-1]
+    words[layout.BLOCKS] = tile_blocks(launch)
+    words[layout.ROWS] = launch.rows
+    words[layout.RUNS] = tile_runs(launch)
     for axis, extent in enumerate(loops[:-1]):
-        words[block.OUTER_EXTENTS + axis] = extent
+        words[layout.OUTER_EXTENTS + axis] = extent
     if fold is not None:
-        words[block.length] = fold.length
+        words[layout.length] = fold.length
         for axis, extent in enumerate(fold.axes):
-            words[block.folded_extents + axis] = extent
+            words[layout.folded_extents + axis] = extent
 
 
 def _fill_strides(
-    words: array[int], block: ArgumentBlock, launch: Launch, k: int, operand: Operand
+    words: array[int], layout: ArgumentLayout, launch: Launch, k: int, operand: Operand
 ) -> None:
     fold = launch.fold
     strides = launch.strides[k] if fold is None else fold.strides[k]
     assert strides is not None
     for axis, stride in enumerate(strides[:-1]):
-        words[block.outer_stride(k, axis)] = stride
+        words[layout.outer_stride(k, axis)] = stride
     if operand.step == "any":
-        words[block.inner_stride(k)] = strides[-1]
+        words[layout.inner_stride(k)] = strides[-1]
     for axis, stride in enumerate((fold and fold.copy_strides[k]) or ()):
-        words[block.inner_stride(k) + axis] = stride
+        words[layout.inner_stride(k) + axis] = stride
 
 
-def _fill_indexed(words: array[int], block: ArgumentBlock, launch: Launch, k: int) -> None:
-    layout = launch.indexed[k]
-    assert layout is not None
-    for axis, (extent, stride) in enumerate(zip(*layout, strict=True)):
-        words[block.indexed_extent(k, axis)] = extent
-        words[block.indexed_stride(k, axis)] = stride
+def _fill_indexed(words: array[int], layout: ArgumentLayout, launch: Launch, k: int) -> None:
+    indexed = launch.indexed[k]
+    assert indexed is not None
+    for axis, (extent, stride) in enumerate(zip(*indexed, strict=True)):
+        words[layout.indexed_extent(k, axis)] = extent
+        words[layout.indexed_stride(k, axis)] = stride
 
 
 def packing_of(type: ScalarType, what: str) -> Packing:

@@ -19,9 +19,9 @@ _COSTS: Mapping[str, int] = MappingProxyType(
      "floordiv": 20, "mod": 20, "fmod": 40}
 )  # fmt: skip
 _LIBRARY_CALL = 40
-_TURNS = 8
+_ITERATIONS = 8
 """Assumed iterations of an unknown loop."""
-_TURN = 8
+_ITERATION = 8
 """Cost of an iteration besides its statements: masks, selections of carries, the jump."""
 
 
@@ -39,7 +39,7 @@ def statement_cost(statement: Statement, inside: Callable[[Block], int] = block_
         case If():
             return 1 + inside(statement.then) + inside(statement.orelse)
         case While():
-            return _TURNS * (_TURN + inside(statement.cond) + inside(statement.body))
+            return _ITERATIONS * (_ITERATION + inside(statement.cond) + inside(statement.body))
         case Update():
             return _ACCUMULATION
     return 4
@@ -71,7 +71,7 @@ def _flops(statement: Statement) -> int:
         case If():
             return flops(statement.then) + flops(statement.orelse)
         case While():
-            return _TURNS * (flops(statement.cond) + flops(statement.body))
+            return _ITERATIONS * (flops(statement.cond) + flops(statement.body))
         case Update():
             return 1
     return 0

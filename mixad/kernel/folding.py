@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from mixad.kernel.cost import block_cost, statement_cost
 from mixad.kernel.nest import Nest
-from mixad.kernel.spec import Fold, Step
+from mixad.kernel.spec import Fold, StrideKind
 from mixad.kernel.tiling import GANG, combine_of, partial_shape
 from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program, written_vars
@@ -40,7 +40,7 @@ MAX_COPIES = 16
 END_COST = 16
 """What the end of a row costs for each array, where it is no whole gang."""
 
-COPY_COST: Mapping[Step, int] = MappingProxyType({"row": 18, "column": 4, "tile": 0})
+COPY_COST: Mapping[StrideKind, int] = MappingProxyType({"row": 18, "column": 4, "tile": 0})
 """What an element costs of an operand that is copied, in tenths."""
 
 SUM_COST = 8
@@ -64,7 +64,7 @@ def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[
     return (*fold.extents[:outer], kept), (*summed[:outer], False)
 
 
-def copy_step(fold: Fold, param: int) -> Step | None:
+def copy_step(fold: Fold, param: int) -> StrideKind | None:
     """Return how a param is copied before it is read; None if it is not copied."""
     strides, copied = fold.strides[param], fold.copy_strides[param]
     if strides is None or copied is None:

@@ -28,7 +28,7 @@ def lowered(
     """
 
     def lower(program: Program) -> Program:
-        program = flatten_divergence(expand(program, native), spec.moving)
+        program = flatten_divergence(expand(program, native), spec.varying_params)
         return order_by_height(program) if ordered else program
 
     return replace(spec, passes=tuple(map(lower, spec.passes)))

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mixad.kernel.contents import Contents, contents_of, reads_of
+from mixad.kernel.block_summary import BlockSummary, reads_of, summarize_blocks
 from mixad.kernel.cost import statement_cost
 from mixad.scalar.ir import (
     Block,
@@ -37,18 +37,20 @@ def order_by_height(program: Program) -> Program:
     """Return a program with the statements of each block in the order of their heights."""
     written = frozenset(a.var for a in program.accumulators if a.kind == "write")
     written |= {s.array for s in walk_statements(program.body) if isinstance(s, Touch)}
-    return replace(program, body=_ordered(program.body, contents_of(program), written))
+    return replace(program, body=_ordered(program.body, summarize_blocks(program), written))
 
 
-def _ordered(block: Block, contents: Mapping[int, Contents], written: frozenset[Var]) -> Block:
+def _ordered(block: Block, summaries: Mapping[int, BlockSummary], written: frozenset[Var]) -> Block:
     """Sort a block and the blocks inside it; statements of equal height keep their order."""
-    heights = _heights(block, contents, written)
+    heights = _heights(block, summaries, written)
     order = sorted(range(len(heights)), key=lambda i: -heights[i])
-    inside = (_inside(block.statements[i], contents, written) for i in order)
+    inside = (_inside(block.statements[i], summaries, written) for i in order)
     return Block(tuple(inside), block.results)
 
 
-def _heights(block: Block, contents: Mapping[int, Contents], written: frozenset[Var]) -> list[int]:
+def _heights(
+    block: Block, summaries: Mapping[int, BlockSummary], written: frozenset[Var]
+) -> list[int]:
     """Return for each statement the cost of the costliest chain that starts with it.
 
     A statement that reads or writes an array in ``written``, or touches one, waits for all such
@@ -57,10 +59,10 @@ def _heights(block: Block, contents: Mapping[int, Contents], written: frozenset[
     after: defaultdict[Var, int] = defaultdict(int)
     heights = []
     for s in reversed(block.statements):
-        cost = statement_cost(s, lambda b: contents[id(b)].cost)
+        cost = statement_cost(s, lambda b: summaries[id(b)].cost)
         changed = _accessed(s, written) if written else ()
         height = cost + max((after[v] for v in (*written_vars(s), *changed)), default=0)
-        for var in (*reads_of(s, contents), *changed):
+        for var in (*reads_of(s, summaries), *changed):
             after[var] = max(after[var], height)
         heights.append(height)
     return heights[::-1]
@@ -72,11 +74,13 @@ def _accessed(s: Statement, arrays: frozenset[Var]) -> set[Var]:
     return {t.array for t in inside if isinstance(t, Load | Update | Touch) and t.array in arrays}
 
 
-def _inside(s: Statement, contents: Mapping[int, Contents], written: frozenset[Var]) -> Statement:
+def _inside(
+    s: Statement, summaries: Mapping[int, BlockSummary], written: frozenset[Var]
+) -> Statement:
     """Sort the blocks inside a statement."""
 
     def ordered(block: Block) -> Block:
-        return _ordered(block, contents, written)
+        return _ordered(block, summaries, written)
 
     match s:
         case If():

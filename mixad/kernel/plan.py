@@ -20,7 +20,7 @@ from mixad.kernel.spec import (
     OutputRequest,
     Part,
     PartLayout,
-    Step,
+    StrideKind,
 )
 from mixad.kernel.tiling import (
     BLOCK,
@@ -272,7 +272,7 @@ def _operand(layout: Layout | None, param: int, loops: Nest | Fold) -> Operand |
     return Operand(layout.type, copied or _step(strides[-1], layout.type))
 
 
-def _step(stride: int, type: ScalarType) -> Step:
+def _step(stride: int, type: ScalarType) -> StrideKind:
     if stride == 0:
         return "zero"
     return "unit" if stride == type.itemsize else "any"

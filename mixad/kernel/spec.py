@@ -12,9 +12,9 @@ from mixad.scalar.ir import Load, Program, Update, UpdateKind, walk_statements
 from mixad.scalar.types import ScalarType
 
 __all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Part",
-           "PartLayout", "Step"]  # fmt: skip
+           "PartLayout", "StrideKind"]  # fmt: skip
 
-Step = Literal["zero", "unit", "any", "row", "column", "tile"]
+StrideKind = Literal["zero", "unit", "any", "row", "column", "tile"]
 """How an operand moves along the innermost axis: not at all, by one element, or by a stride. Along
 a folded axis (`mixad.kernel.folding`) it may do neither: it is copied for each row ("column" if it
 moves along the first axis of a row only), or for each tile if all rows of a tile have the same."""
@@ -35,7 +35,7 @@ class OutputRequest:
     or has with extent 1; an accumulator has any shape. `part` is the box of a stored array that has
     the values, zero elsewhere (`mixad.backends.execute.writes_parts`). `beside` are passes and
     results, of the same type, that a stored array has along a last axis of its own
-    (`mixad.backends.execute.stores_beside`).
+    (`mixad.backends.hookspecs.Capability.stores_beside`).
     """
 
     pass_index: int  # which pass
@@ -55,7 +55,7 @@ class Operand:
     """How a kernel reads one lane param."""
 
     type: ScalarType
-    step: Step
+    step: StrideKind
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class KernelSpec:
         return any(isinstance(s, Load | Update) and not s.is_inside for s in statements)
 
     @property
-    def moving(self) -> tuple[int, ...]:
+    def varying_params(self) -> tuple[int, ...]:
         """Indices of the params that differ from lane to lane along the innermost axis."""
         return tuple(
             k for k, o in enumerate(self.operands) if isinstance(o, Operand) and o.step != "zero"

@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import device, is_writeable_array
 
 from mixad.backends.arrays import NUMPY, is_array, library_of
-from mixad.backends.hookspecs import LaunchBlock, Stepping
+from mixad.backends.protocols import LaunchBlock, Stepping
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
 from mixad.namespace.manipulation import normalized_axes, reshape

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import is_number, own_library
-from mixad.backends.execute import Kernel, kernel_for, stores_beside
+from mixad.backends.execute import Kernel, capability_beside, kernel_for
 from mixad.backends.integrations import follower
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
@@ -81,7 +81,7 @@ def _kernel_for(elements: Sequence[Any]) -> Kernel | None:
     if len(elements) == 1 or type.is_complex or follower(elements) is not None:
         return None
     program = _identity(type, len(elements))
-    return _storing(program) if stores_beside(program, elements[0]) else None
+    return _storing(program) if capability_beside(program, elements[0]).stores_beside else None
 
 
 @cache

@@ -18,7 +18,6 @@ import numpy as np
 
 from mixad.backends import registry
 from mixad.backends.array_memory import address_of
-from mixad.backends.checks import declares_beside
 from mixad.backends.execute import Kernel, kernel_for
 from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.hookspecs import LaunchBlock, Stepping
@@ -66,7 +65,8 @@ class CoreKernel:
     @property
     def is_served(self) -> bool:
         """Whether there is a backend that compiles it."""
-        return declares_beside(registry.resolve("numpy", "cpu", self._dtypes))
+        backend = registry.resolve("numpy", "cpu", self._dtypes)
+        return registry.capability(backend.name).stores_beside
 
     def __call__(self, arrays: Sequence[_Array]) -> tuple[_Array, ...] | None:
         """Return the values for some arrays; None if it fails for one of a batch."""

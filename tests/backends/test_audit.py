@@ -13,7 +13,7 @@ import mixad
 from mixad.backends import registry
 from mixad.backends.audit import Audit
 from mixad.backends.cpu.backend import CpuBackend
-from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, hookimpl
 from mixad.config import AUDIT
 from mixad.errors import AuditError, BackendError, ConfigurationError
 from mixad.kernel.spec import OutputRequest
@@ -58,7 +58,7 @@ class _Plugin:
     @hookimpl
     def mixad_backends(self):
         dtypes = frozenset(t.dtype.name for t in ALL_TYPES)
-        capability = Capability(("numpy",), ("cpu",), dtypes, native=True)
+        capability = replace(registry.capability("cpu"), array_modules=("numpy",), dtypes=dtypes)
         kinds = (BrokenBackend, CarelessBackend)
         return [BackendSpec(k.name, API_VERSION, capability, k, "") for k in kinds]
 

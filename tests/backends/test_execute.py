@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -324,23 +325,25 @@ def test_outputs_of_every_width_side_by_side(backend):
         np.testing.assert_array_equal(got, x.astype(type.dtype))
 
 
+@pytest.fixture
+def small_cache(monkeypatch):
+    """Let launches of the CPU backend store past the cache from 1 KiB on."""
+    small = replace(registry.capability("cpu"), cache_bytes=1 << 10)
+    monkeypatch.setattr(registry, "capability", {"cpu": small}.__getitem__)
+
+
+@pytest.mark.usefixtures("small_cache")
 def test_results_larger_than_the_cache_are_the_same():
     """They are written past it; the pool of results is behind this, too."""
     x = np.ones(1 << 21)
     kernel = Kernel((WEIGHTED_SUM,), STORED)
-    backend = kernel.prepared([x, x, x], "cpu").backend
-    before, backend.cache_bytes = backend.cache_bytes, 1 << 20
-    try:
-        streaming = Kernel((WEIGHTED_SUM,), STORED)
-        assert streaming.prepared([x, x, x], "cpu").launch.spec.streaming
-        np.testing.assert_array_equal(streaming([x, x, x], "cpu")[0], np.full(x.shape, 6.0))
-    finally:
-        backend.cache_bytes = before
+    assert kernel.prepared([x, x, x], "cpu").launch.spec.streaming
+    np.testing.assert_array_equal(kernel([x, x, x], "cpu")[0], np.full(x.shape, 6.0))
 
 
-def test_small_results_of_a_launch_that_streams_are_aligned(monkeypatch):
+@pytest.mark.usefixtures("small_cache")
+def test_small_results_of_a_launch_that_streams_are_aligned():
     """Stores past the cache need 64 bytes; with malloc's 16 the process ended."""
-    monkeypatch.setattr(registry.backend("cpu"), "cache_bytes", 1 << 10)
     kernel = Kernel((WEIGHTED_SUM,), STORED)
     for size in range(200, 240):
         x = np.ones(size)
@@ -508,9 +511,9 @@ class Own(ReferenceBackend):
 def offering(monkeypatch):
     """Return what puts a backend of float64 before all others."""
 
-    def offer(backend):
+    def offer(backend, **more):
         dtypes = frozenset({"float64", "int64", "bool"})
-        capability = Capability(("numpy",), ("cpu",), dtypes, native=True)
+        capability = Capability(("numpy",), ("cpu",), dtypes, native=True, **more)
         spec = BackendSpec("a", API_VERSION, capability, lambda: backend, "")
         plugin = SimpleNamespace(mixad_backends=hookimpl(lambda: [spec]))
         chosen_from = Registry(
@@ -674,8 +677,8 @@ def test_a_plugin_that_fails_later_is_left_then(offering):
 
 
 def test_a_fallback_that_writes_no_parts_is_not_asked_to(offering, monkeypatch):
-    methods = {"writes_parts": True, "moved": len, "bind": raising(OSError("boom"))}
-    offering(type("Failing", (Own,), methods)())
+    methods = {"moved": len, "bind": raising(OSError("boom"))}
+    offering(type("Failing", (Own,), methods)(), writes_parts=True)
     part = (OutputRequest(0, 0, part=Part((5,), (1,))),)
     x = numbers(3)
     with pytest.warns(RuntimeWarning, match="boom"):
@@ -690,8 +693,8 @@ def test_a_fallback_that_writes_no_parts_is_not_asked_to(offering, monkeypatch):
 
 
 def test_a_backend_that_cannot_move_a_launch_is_left_and_all_parts_know_of_it(offering):
-    methods = {"writes_parts": True, "moved": raising(OSError("boom"))}
-    offering(type("Failing", (Own,), methods)())
+    methods = {"moved": raising(OSError("boom"))}
+    offering(type("Failing", (Own,), methods)(), writes_parts=True)
     kernels = [
         Kernel((WEIGHTED_SUM,), (OutputRequest(0, 0, part=Part((5,), (start,))),))
         for start in (1, 2)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import mixad
 from mixad.backends.execute import Kernel
-from mixad.backends.numbers import numbers_for
+from mixad.backends.numbers import scalar_evaluator
 from mixad.errors import KernelTypeError
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
@@ -57,7 +57,7 @@ def test_bits_are_those_of_the_interpreter_and_of_a_kernel(
 ) -> None:
     source = random.Random(seed)
     program = random_program(source, type, length)
-    compute = numbers_for((program,), STORED)
+    compute = scalar_evaluator((program,), STORED)
     assume(compute is not None)  # otherwise it is too long, once its ops are spelled out
     x, y = (type.dtype.type(p) for p in source.choices(POINTS, k=2))
     given = source.choice((*POINTS, 1e300))  # beyond float32
@@ -84,26 +84,26 @@ def half(type: ScalarType = F64, kind: Any = "lane", op: str = "mul") -> Program
 
 def test_only_short_exact_programs_on_floats_are_taken() -> None:
     one = (OutputRequest(0, 0),)
-    assert numbers_for((half(),), one) is not None
-    assert numbers_for((half(), half()), one) is None
-    assert numbers_for((half(),), (OutputRequest(0, 0, (1,)),)) is None
-    assert numbers_for((half(),), (OutputRequest(0, 0, part=Part((3,), (1,))),)) is None
-    assert numbers_for((half(kind="uniform"),), one) is None
-    assert numbers_for((half(BF16),), one) is None
-    assert numbers_for((half(I64, op="floordiv"),), one) is None
+    assert scalar_evaluator((half(),), one) is not None
+    assert scalar_evaluator((half(), half()), one) is None
+    assert scalar_evaluator((half(),), (OutputRequest(0, 0, (1,)),)) is None
+    assert scalar_evaluator((half(),), (OutputRequest(0, 0, part=Part((3,), (1,))),)) is None
+    assert scalar_evaluator((half(kind="uniform"),), one) is None
+    assert scalar_evaluator((half(BF16),), one) is None
+    assert scalar_evaluator((half(I64, op="floordiv"),), one) is None
     for narrow in (F16, BF16):
         b = Builder("narrowed")
-        assert numbers_for((b.finish([b.convert(b.param("x", F32), narrow)]),), one) is None
+        assert scalar_evaluator((b.finish([b.convert(b.param("x", F32), narrow)]),), one) is None
     b = Builder("of_a_condition")
-    assert numbers_for((b.finish([b.param("x", BOOL)]),), one) is None
+    assert scalar_evaluator((b.finish([b.param("x", BOOL)]),), one) is None
     for name in ("exp", "sin", "erf", "cbrt", "tanh"):
         b = Builder(name)
-        assert numbers_for((b.finish([b.op(name, b.param("x", F64))]),), one) is None
+        assert scalar_evaluator((b.finish([b.op(name, b.param("x", F64))]),), one) is None
     b = Builder("sums")
     x = total = b.param("x", F64)
     for _ in range(25):
         total = b.op("add", total, x)
-    assert numbers_for((b.finish([total]),), one) is None
+    assert scalar_evaluator((b.finish([total]),), one) is None
 
 
 def test_arrays_with_axes_go_through_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.backends.cpu.host import detect
-from mixad.backends.execute import Kernel, stores_beside
+from mixad.backends import registry
+from mixad.backends.execute import Kernel, capability_beside
 from mixad.broadcast import blocks, duals
 from mixad.errors import KernelGradientError, ZeroDerivativeWarning
 from mixad.kernel.spec import OutputRequest
@@ -90,7 +90,7 @@ def test_values_beside_the_blocks_are_those_of_a_call(options):
 @pytest.mark.parametrize("options", [{"strategy": "reverse"}, {"chunk": 5}], ids=str)
 def test_blocks_larger_than_the_cache(options):
     # one pass puts whole lines together and stores them past the cache; several do not
-    count = detect().cache_bytes // (36 * 8) + 3001
+    count = registry.capability("cpu").cache_bytes // (36 * 8) + 3001
     x = RNG.uniform(0.5, 2, (12, count))
     found = wide.with_options(**options).jacobian(*x)
     few = np.r_[:40, count // 2 : count // 2 + 40, count - 40 : count]
@@ -248,8 +248,8 @@ def test_an_audit_looks_at_every_partial(monkeypatch):
 
 def test_side_by_side_is_for_backends_that_say_so():
     program = polar._specialiser.bound((np.ones(3), np.ones(3)), {})[0].found.parsed.program
-    assert stores_beside(program, np.ones(3))
-    assert not stores_beside(program, np.ones(3), "reference")
+    assert capability_beside(program, np.ones(3)).stores_beside
+    assert not capability_beside(program, np.ones(3), "reference").stores_beside
     kernel = Kernel((program,), (OutputRequest(0, 1, beside=((0, 0), (0, 1))),))
     (found,) = kernel([np.full(20, 2.0), np.zeros(20)])
     np.testing.assert_array_equal(found, np.full((20, 3), [0.0, 2.0, 0.0]))

@@ -851,10 +851,8 @@ def test_partials_are_not_stored():
 
 
 def test_a_backend_that_does_not_accumulate_refuses():
-    class Other:
-        name = "other"
-
     from mixad.backends.checks import check_writes
+    from mixad.backends.hookspecs import Capability
     from mixad.kernel.spec import OutputRequest
     from mixad.scalar.build import Builder
     from mixad.scalar.ir import ArrayType
@@ -863,5 +861,6 @@ def test_a_backend_that_does_not_accumulate_refuses():
     b = Builder("f")
     n, sums = b.param("n", I64), b.accumulator("table", ArrayType(F64, 1))
     b.update(sums, n, value=b.const(1.0, F64))
+    other = Capability(("numpy",), ("cpu",), frozenset({"float64", "int64"}), native=True)
     with pytest.raises(BackendError, match="'other' does not compute the gradient of the array"):
-        check_writes(Other(), (b.finish([sums]),), [OutputRequest(0, 0, (3,))], {})
+        check_writes("other", other, (b.finish([sums]),), [OutputRequest(0, 0, (3,))], {})

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import itertools
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mixad.backends import registry
+from mixad.backends import cpu, registry
 from mixad.backends.cpu.backend import CpuBackend
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
 from mixad.errors import BackendError
@@ -21,14 +22,15 @@ from mixad.scalar.types import ALL_TYPES
 sys.path.insert(0, str(Path(__file__).parents[1] / "cuda"))
 
 DTYPES = frozenset(t.dtype_name for t in ALL_TYPES)
-NUMPY = Capability(("numpy",), ("cpu",), DTYPES, native=True)
-NARROW = Capability(("numpy",), ("cpu",), DTYPES | {"float16", "bfloat16"}, native=True)
+(CPU,) = cpu.mixad_backends()
+NUMPY = replace(CPU.capability, array_modules=("numpy",), dtypes=DTYPES)
 
 
-def emulated() -> Any:
+def emulated() -> BackendSpec:
+    from cuda_emulator import CAPABILITY
     from cuda_emulator import emulated as made
 
-    return made()
+    return BackendSpec("emulated", API_VERSION, CAPABILITY, made, "")
 
 
 class Wrong(CpuBackend):
@@ -86,11 +88,11 @@ class Plugin:
         def spec(name: str, capability: Capability, load: Any) -> BackendSpec:
             return BackendSpec(name, API_VERSION, capability, load, "")
 
-        few = Capability(("numpy",), ("cpu",), frozenset({"bool", "float64", "int64"}), True)
-        elsewhere = Capability(("no_library",), ("no_device",), DTYPES, True)
-        strict = Capability(("array_api_strict",), ("cpu",), DTYPES, True)
+        few = replace(NUMPY, dtypes=frozenset({"bool", "float64", "int64"}))
+        elsewhere = replace(NUMPY, array_modules=("no_library",), devices=("no_device",))
+        strict = replace(NUMPY, array_modules=("array_api_strict",))
         return [
-            spec("emulated", NARROW, emulated),
+            emulated(),
             spec("few", few, lambda: _named("few")),
             spec("elsewhere", elsewhere, lambda: _named("elsewhere")),
             spec("strict", strict, lambda: _named("strict")),

@@ -6,12 +6,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
-from cuda_emulator import DryDriver, emulated
+from cuda_emulator import CAPABILITY, DryDriver, emulated
 
 from mixad.backends import registry
 from mixad.backends.cuda import CudaBackend
-from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
-from mixad.scalar.types import STORED_TYPES
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, hookimpl
 
 
 class _Plugin:
@@ -19,12 +18,10 @@ class _Plugin:
 
     @hookimpl
     def mixad_backends(self):
-        dtypes = frozenset(t.dtype_name for t in STORED_TYPES)
-        capability = Capability(("numpy",), ("cpu",), dtypes, native=True)
         dry = CudaBackend("dry", DryDriver())
         return [
-            BackendSpec("emulated", API_VERSION, capability, emulated, ""),
-            BackendSpec("dry", API_VERSION, capability, lambda: dry, ""),
+            BackendSpec("emulated", API_VERSION, CAPABILITY, emulated, ""),
+            BackendSpec("dry", API_VERSION, CAPABILITY, lambda: dry, ""),
         ]
 
 

@@ -21,10 +21,11 @@ import pytest
 
 from benchmarks.offline import H200
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, compiled, usage_in
+from mixad.backends.hookspecs import Capability
 from mixad.emit.cuda.instructions import native
 from mixad.errors import BackendError
 from mixad.scalar.ops import TABLE
-from mixad.scalar.types import F32, F64, ScalarType
+from mixad.scalar.types import F32, F64, STORED_TYPES, ScalarType
 
 HEADER = Path(__file__).with_name("cuda_emulator.hpp")
 SCHEDULER = HEADER.with_suffix(".cpp")
@@ -246,6 +247,18 @@ def _has_nvrtc() -> bool:
 needs_nvrtc = pytest.mark.skipif(
     not _has_nvrtc(), reason="NVRTC is not installed: python -m pip install -e .[test-cuda]"
 )
+
+
+CAPABILITY = Capability(
+    ("numpy",),
+    ("cpu",),
+    frozenset(t.dtype_name for t in STORED_TYPES),
+    native=True,
+    writes_parts=True,
+    stores_beside=True,
+    accumulates=frozenset({"add", "min", "max", "write"}),
+)
+"""What the emulated backend can do."""
 
 
 def emulated(**options: Any) -> CudaBackend:

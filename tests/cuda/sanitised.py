@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from cuda_emulator import EmulatedDriver
+from cuda_emulator import CAPABILITY, EmulatedDriver
 
 from mixad.backends import registry
 from mixad.backends.cuda import CudaBackend
 from mixad.backends.execute import Kernel
-from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, hookimpl
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
-from mixad.scalar.types import F16, F32, F64, I32, I64, STORED_TYPES
+from mixad.scalar.types import F16, F32, F64, I32, I64
 
 FLAGS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BACKEND = CudaBackend("sanitised", EmulatedDriver(flags=FLAGS))
@@ -23,9 +23,7 @@ BACKEND = CudaBackend("sanitised", EmulatedDriver(flags=FLAGS))
 class Plugin:
     @hookimpl
     def mixad_backends(self):
-        dtypes = frozenset(t.dtype_name for t in STORED_TYPES)
-        capability = Capability(("numpy",), ("cpu",), dtypes, native=True)
-        return [BackendSpec("sanitised", API_VERSION, capability, lambda: BACKEND, "")]
+        return [BackendSpec("sanitised", API_VERSION, CAPABILITY, lambda: BACKEND, "")]
 
 
 def product(type):

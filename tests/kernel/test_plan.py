@@ -142,7 +142,7 @@ def test_scalar_beside_an_array_keeps_one_axis():
     launch = planned([np.ones((3, 4)), np.ones(())], (3, 4))
     assert launch.extents == (12,)
     assert [o.step for o in launch.spec.operands] == ["unit", "zero"]
-    assert launch.spec.moving == (0,)
+    assert launch.spec.varying_params == (0,)
 
 
 def test_row_and_column_take_one_axis_each():

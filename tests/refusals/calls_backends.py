@@ -239,11 +239,11 @@ def refuse_backend_of_another_name():
 
 @refused("""
 BackendError: backend 'abacus' (plugin 'abacus' (dist-abacus 1.0)) cannot serve: its factory \
-returned a backend with cache_bytes = '1 MiB': see `Backend`; install abacus-beads; leave it out: \
+returned a backend with describe = {}: see `Backend`; install abacus-beads; leave it out: \
 MIXAD_BACKEND_BLOCK=abacus
 """)
-def refuse_backend_with_a_wrong_fact():
-    _registry(type("Sized", (Beads,), {"cache_bytes": "1 MiB"})).backend("abacus")
+def refuse_backend_whose_method_is_none():
+    _registry(type("Described", (Beads,), {"describe": {}})).backend("abacus")
 
 
 def _dask_array_of(blocks, **options):

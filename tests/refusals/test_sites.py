@@ -84,7 +84,6 @@ FOLDERS = (
 ELSEWHERE = {
     "does not compute the gradient of the array": "tests/broadcast/test_gathers.py: of plugins",
     "does not combine elements by an operator": "tests/cuda/test_cuda_constructs.py, the same",
-    "says accumulates =": "tests/cuda/test_cuda_constructs.py: of plugins that were written before",
     "is compiled for": "a guard of kernels that plugins call",
     "does not write parts of larger arrays": "a guard of requests: no such backend is asked",
     "does not store results side by side": "the same",

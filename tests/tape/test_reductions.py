@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mixad
+from mixad.backends import registry
 from mixad.backends.arrays import layout_of
 from mixad.backends.cpu import workers
 from mixad.backends.cpu.backend import CpuBackend
@@ -249,7 +250,8 @@ def again(call: Any, bits: int) -> list[Any]:
     layouts = [layout_of(a) if p.kind == "lane" else None
                for a, p in zip(arguments, params, strict=True)]  # fmt: skip
     shape = np.broadcast_shapes(*(lay.shape for lay in layouts if lay is not None))
-    launch = plan(passes, requests, layouts, shape, backend.cache_bytes, folds=True)
+    most = registry.capability("cpu").cache_bytes
+    launch = plan(passes, requests, layouts, shape, most, folds=True)
     bound = backend.bind(backend.compile(launch.spec), launch)
     assert len(results) == len(requests)
     return list(backend.launch(bound, arguments))

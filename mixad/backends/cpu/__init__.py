@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from typing import get_args
 
+from mixad.backends.cpu.cache_size import cache_bytes
 from mixad.backends.hookspecs import API_VERSION, Backend, BackendSpec, Capability, hookimpl
+from mixad.scalar.ir import UpdateKind
 
 __all__ = ["mixad_backends"]
 
@@ -33,5 +36,10 @@ def mixad_backends() -> list[BackendSpec]:
         devices=("cpu",),
         dtypes=frozenset(dtypes.split()),
         native=True,
+        cache_bytes=cache_bytes(),
+        folds=True,
+        writes_parts=True,
+        stores_beside=True,
+        accumulates=frozenset(get_args(UpdateKind)),
     )
     return [BackendSpec("cpu", API_VERSION, capability, _load, "pip install llvmlite")]

@@ -6,9 +6,10 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
 from mixad.backends.cpu import buffers, compiler
+from mixad.backends.cpu.cache_size import cache_bytes
 from mixad.backends.cpu.code_version import CODE_VERSION
 from mixad.backends.cpu.host import VECTOR_FUNCTIONS, Host, detect, usable_cpus
 from mixad.backends.cpu.launch import (
@@ -19,20 +20,20 @@ from mixad.backends.cpu.launch import (
     prepare_repeated,
 )
 from mixad.backends.cpu.steps import add_at_block, move_block, take_block, take_steps
-from mixad.backends.hookspecs import LaunchBlock
 from mixad.backends.object_cache import default
+from mixad.backends.protocols import LaunchBlock
 from mixad.config import show_bytes
 from mixad.emit.llvm.text import ENTRY, GANG, Dialect
-from mixad.kernel.binding import Binding, bind
+from mixad.kernel.binding import ArgumentBlock, bind
 from mixad.kernel.cost import block_cost
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import accumulator
-from mixad.scalar.ir import Program, UpdateKind, While, walk_statements
+from mixad.scalar.ir import Program, While, walk_statements
 from mixad.scalar.math import PROGRAMS
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
 
-__all__ = ["BoundKernel", "CpuBackend", "CpuKernel"]
+__all__ = ["CpuBackend", "CpuKernel", "PreparedKernel"]
 
 _TELLING_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "neon", "sve", "sve2")
 
@@ -60,12 +61,12 @@ class CpuKernel:
 
 
 @dataclass(frozen=True)
-class BoundKernel:
+class PreparedKernel:
     """A compiled kernel with the argument block of a launch, and the function that runs it."""
 
     kernel: CpuKernel
     launch: Launch
-    binding: Binding
+    block: ArgumentBlock
     run: Run
 
 
@@ -73,15 +74,10 @@ class CpuBackend:
     """Compiles kernel specs for a host, by default this machine, and launches them on its cores."""
 
     name = "cpu"
-    writes_parts = True
-    stores_beside = True
-    accumulates = get_args(UpdateKind)
-    folds = True
 
     def __init__(self, host: Host | None = None) -> None:
         self.host = host or detect()
         self.dialect = _dialect(self.host)
-        self.cache_bytes = self.host.cache_bytes
 
     def describe(self) -> Mapping[str, str]:
         """Return what `mixad doctor` shows of this machine."""
@@ -94,7 +90,7 @@ class CpuBackend:
             "processor": f"{host.cpu}: {' '.join(features) or 'no feature that matters here'}",
             "vector width": f"{host.vector_bits} bits, gangs of {GANG} elements",
             "threads": str(usable_cpus()),
-            "caches": f"written past if a launch moves over {show_bytes(host.cache_bytes)}",
+            "caches": f"written past if a launch moves over {show_bytes(cache_bytes())}",
             "results to come": f"at most {show_bytes(buffers.limit())} of memory kept",
             "maths inlined": ", ".join(n for n in PROGRAMS if BY_NAME[n].c is not None),
             "other maths": library,
@@ -126,32 +122,34 @@ class CpuBackend:
             types=tuple(output.type for output in spec.outputs),
         )
 
-    def bind(self, executable: CpuKernel, launch: Launch) -> BoundKernel:
+    def bind(self, executable: CpuKernel, launch: Launch) -> PreparedKernel:
         """Return a kernel with the argument block of a launch."""
         return _bound(executable, launch, bind(launch, accumulator))
 
-    def launch(self, bound: BoundKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def launch(self, bound: PreparedKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results."""
         return bound.run(arguments)
 
-    def moved(self, bound: BoundKernel, launch: Launch) -> BoundKernel:
+    def moved(self, bound: PreparedKernel, launch: Launch) -> PreparedKernel:
         """Return the kernel with the argument block of a launch that writes other slices."""
-        return _bound(bound.kernel, launch, bound.binding.moved(launch))
+        return _bound(bound.kernel, launch, bound.block.moved(launch))
 
     def repeated(
         self,
-        bound: BoundKernel,
+        bound: PreparedKernel,
         reads: Sequence[int],
         writes: Sequence[int],
         fixed: Mapping[int, Any],
     ) -> Callable[[list[Any]], None] | None:
         """Return a function that runs a kernel on registers; ``fixed`` ones keep their arrays."""
-        kernel, launch, binding = bound.kernel, bound.launch, bound.binding
-        return prepare_repeated(kernel, launch, binding, reads, writes, fixed)
+        kernel, launch, block = bound.kernel, bound.launch, bound.block
+        return prepare_repeated(kernel, launch, block, reads, writes, fixed)
 
-    def block(self, bound: BoundKernel, firsts: Sequence[int] | None = None) -> LaunchBlock | None:
+    def block(
+        self, bound: PreparedKernel, firsts: Sequence[int] | None = None
+    ) -> LaunchBlock | None:
         """Return a launch whose words are filled in once; None for one that takes long."""
-        return prepare_block(bound.kernel, bound.launch, bound.binding, firsts)
+        return prepare_block(bound.kernel, bound.launch, bound.block, firsts)
 
     def run_block(self, kernel: int, words: array[int], tiles: int) -> None:
         """Run a launch once."""
@@ -187,7 +185,7 @@ class CpuBackend:
 
     def in_boxes(
         self,
-        boxes: Sequence[tuple[BoundKernel, Sequence[int]]],
+        boxes: Sequence[tuple[PreparedKernel, Sequence[int]]],
         shape: tuple[int, ...],
         reads: Sequence[int],
         writes: Sequence[int],
@@ -197,12 +195,12 @@ class CpuBackend:
         kernel = boxes[0][0].kernel
         if kernel.may_not_end:
             return None
-        launches = [(bound.launch, bound.binding, firsts) for bound, firsts in boxes]
+        launches = [(bound.launch, bound.block, firsts) for bound, firsts in boxes]
         return prepare_boxes(kernel, launches, shape, reads, writes, fixed)
 
 
-def _bound(kernel: CpuKernel, launch: Launch, binding: Binding) -> BoundKernel:
-    return BoundKernel(kernel, launch, binding, prepare_launch(kernel, launch, binding))
+def _bound(kernel: CpuKernel, launch: Launch, block: ArgumentBlock) -> PreparedKernel:
+    return PreparedKernel(kernel, launch, block, prepare_launch(kernel, launch, block))
 
 
 def _dialect(host: Host) -> Dialect:

@@ -1,4 +1,4 @@
-"""The machine: its instruction set, caches and vector maths, and how many cores we may use."""
+"""The machine: its instruction set and vector maths, and how many cores we may use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -19,7 +18,6 @@ import llvmlite.binding as llvm
 from mixad import config
 from mixad.backends.cpu.container import core_quota
 from mixad.errors import BackendError
-from mixad.kernel.plan import DEFAULT_CACHE_BYTES
 from mixad.version import __version__
 
 __all__ = [
@@ -77,7 +75,6 @@ class Host:
     cpu: str  # LLVM's name of it
     features: str  # LLVM's string, "+avx2,-avx512f,…"
     vector_bits: int  # of a register: 128, 256 or 512
-    cache_bytes: int  # launches that move more store past the caches
     vector_library: str | None  # None if there is none that kernels can call
     triple: str  # LLVM's target triple
 
@@ -172,7 +169,6 @@ def _detect() -> Host:
         cpu=llvm.get_host_cpu_name(),
         features=features.flatten(),
         vector_bits=_vector_bits(features),
-        cache_bytes=_cache_bytes(),
         vector_library=_vector_library(),
         triple=llvm.get_process_triple(),
     )
@@ -203,37 +199,6 @@ def _vector_library() -> str | None:
     if sys.platform == "linux" and _is_x86() and _load_library(_VECTOR_MATHS):
         return _VECTOR_MATHS
     return None
-
-
-def _cache_bytes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """Return the size of the last-level cache, or a multiple of the second's if that is less.
-
-    A virtual machine may report the last-level cache of a host that it shares with others.
-    """
-    chosen = config.STREAM_BYTES.read()
-    if chosen is not None:
-        return chosen
-    last, second = 0, 0.0
-    for index in root.glob("index*"):
-        try:
-            size = config.byte_count((index / "size").read_text())
-            last = max(last, size)
-            if (index / "level").read_text().strip() == "2":
-                second = size / _count_of((index / "shared_cpu_list").read_text())
-        except (OSError, ValueError):
-            continue
-    ours = int(_LAST_BY_SECOND * second * config.available_cores())
-    return min(filter(None, (last, ours)), default=DEFAULT_CACHE_BYTES)
-
-
-_LAST_BY_SECOND = 8
-"""A last-level cache that CPUs do not share is hardly larger than so many second-level ones."""
-
-
-def _count_of(cpus: str) -> int:
-    """Return how many CPUs a list such as ``0-3,8`` names."""
-    ends = [[int(n) for n in part.split("-")] for part in cpus.strip().split(",")]
-    return sum(end[-1] - end[0] + 1 for end in ends)
 
 
 def usable_cpus() -> int:

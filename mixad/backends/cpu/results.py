@@ -11,8 +11,8 @@ import numpy as np
 
 from mixad.backends.cpu import buffers
 from mixad.backends.cpu.steps import narrow_block, sum_block
-from mixad.backends.hookspecs import LaunchBlock, Written
-from mixad.kernel.binding import Binding, Result
+from mixad.backends.protocols import LaunchBlock, Written
+from mixad.kernel.binding import ArgumentBlock, Result
 from mixad.kernel.boxes import Box, without
 from mixad.kernel.tiling import padded_columns
 from mixad.scalar.narrow import to_memory
@@ -36,19 +36,19 @@ class Output(NamedTuple):
     finish: Callable[[_Array], _Array] | None = None  # None if the output is the memory
 
 
-def output_of(result: Result, binding: Binding, aligned: bool) -> Output:
+def output_of(result: Result, block: ArgumentBlock, aligned: bool) -> Output:
     """Return how one output is allocated and finished."""
     dtype = result.held.dtype
     if result.is_accumulated and result.summed is not None:
         make: Callable[[], _Array] = partial(_initial_memory, result)
-    elif not binding.tiles:
+    elif not block.tiles:
         make = partial(np.zeros, result.memory, dtype)
-    elif binding.axes is None and result.is_left_whole:
+    elif block.axes is None and result.is_left_whole:
         return Output(result.position, allocator(result.final, dtype, aligned))
     else:
         make = partial(_allocate, result, aligned)
-    needs_finish = binding.axes is not None or not result.is_finished
-    finishes = partial(_finish, result, axes=binding.axes) if needs_finish else None
+    needs_finish = block.axes is not None or not result.is_finished
+    finishes = partial(_finish, result, axes=block.axes) if needs_finish else None
     return Output(result.position, make, result.first * dtype.itemsize, finishes)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mixad.backends.cpu.compiler import cached_module
-from mixad.backends.hookspecs import LaunchBlock, Written
+from mixad.backends.protocols import LaunchBlock, Written
 
 __all__ = ["add_at_block", "move_block", "narrow_block", "sum_block", "take_block", "take_steps"]
 
@@ -106,7 +106,7 @@ def take_steps(
 ) -> int:
     """Run the launches of each step from ``first`` on before ``last``; return the next step.
 
-    See `mixad.backends.hookspecs.Stepping.take_steps`.
+    See `mixad.backends.protocols.Stepping.take_steps`.
     """
     launches, words = array("q"), [block.words.buffer_info()[0] for block in blocks]
     for block, address in zip(blocks, words, strict=True):

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from mixad.backends.arrays import Array, Library, library_of
 from mixad.backends.cuda.bound import (
@@ -25,11 +25,11 @@ from mixad.backends.cuda.bound import (
 from mixad.backends.cuda.device import Device, described
 from mixad.backends.cuda.driver import Driver, Function, PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
-from mixad.backends.hookspecs import DeviceFunction
+from mixad.backends.protocols import DeviceFunction
 from mixad.emit.cuda import Dialect, axis_sum, emit_axis_sum, emit_segments, segment_blocks
 from mixad.errors import BackendError, TracerError
-from mixad.kernel.arguments import ArgumentBlock
-from mixad.kernel.binding import Binding, Result
+from mixad.kernel.arguments import ArgumentLayout
+from mixad.kernel.binding import ArgumentBlock, Result
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.kernel.tiling import Tiling
 from mixad.scalar.ir import UpdateKind
@@ -46,10 +46,6 @@ BLOCKS_EACH, LEAST_RUN, LEAST = 4, 4, 1024
 
 class CudaBackend:
     """Kernels compiled from CUDA C++ by a driver, for the arrays of one library."""
-
-    writes_parts = True
-    stores_beside = True
-    accumulates = get_args(UpdateKind)
 
     def __init__(self, name: str, driver: Driver) -> None:
         self.name = name
@@ -86,17 +82,17 @@ class CudaBackend:
 
     def _prepare(self, bound: CudaBound, library: Library, device: Hashable) -> DeviceRun:
         """Return what runs a kernel on a device; each call fills a block of words of its own."""
-        binding, address = bound.binding, self.driver.address
-        block, arrays, uniforms = binding.words, binding.arrays, binding.uniforms
-        is_empty, is_finished = not binding.tiles, binding.is_finished
-        indexes, outputs = bound.launch.may_be_outside, self._outputs(binding, library, device)
+        block, address = bound.block, self.driver.address
+        template, arrays, uniforms = block.words, block.arrays, block.uniforms
+        is_empty, is_finished = not block.tiles, block.is_finished
+        indexes, outputs = bound.launch.may_be_outside, self._outputs(block, library, device)
         launch_all = self._launch_indexed if indexes else self._launch_passes
         is_plain = bound.elements > 0 and not indexes
         packed, rows_misaligned = bound.packed, int(not bound.rows_aligned)
         launches = bound.launches.setdefault(device, {})
 
         def run(bound: CudaBound, arguments: Sequence[Any]) -> tuple[Any, ...]:
-            words, results = block[:], []
+            words, results = template[:], []
             for k, at in arrays:
                 words[at] = address(arguments[k])
             for k, at, pack in uniforms:
@@ -106,7 +102,7 @@ class CudaBackend:
                 words[at] = address(memory) + before
                 results.append(memory)
             if is_empty:
-                return self._finished(binding, results, library, device)
+                return self._finished(block, results, library, device)
             misaligned = rows_misaligned
             for at, mask in packed:
                 misaligned |= words[at] & mask
@@ -119,17 +115,17 @@ class CudaBackend:
                 launch_all(bound, prepared, words, library, device)
             if is_finished:
                 return tuple(results)
-            return self._finished(binding, results, library, device)
+            return self._finished(block, results, library, device)
 
         return run
 
     def _outputs(
-        self, binding: Binding, library: Library, device: Hashable
+        self, block: ArgumentBlock, library: Library, device: Hashable
     ) -> list[tuple[Callable[[], Array], int, int]]:
         """Return how each output is made, the word of its address, and the bytes before that."""
         outputs: list[tuple[Callable[[], Array], int, int]] = []
-        for o in binding.outputs:
-            is_whole = binding.tiles and o.part is None
+        for o in block.outputs:
+            is_whole = block.tiles and o.part is None
             # Where the kernel does not write, zeros are wanted.
             make = self.driver.empty if is_whole else self.driver.zeros
             memory = partial(make, o.memory, library.dtype_of(o.held), device)
@@ -226,7 +222,7 @@ class CudaBackend:
                 "outside is asked after every launch"
             )
         outside = self.driver.zeros((1,), library.dtype_of(I32), device)
-        words[ArgumentBlock.OUTSIDE] = self.driver.address(outside)
+        words[ArgumentLayout.OUTSIDE] = self.driver.address(outside)
         self._launch_passes(bound, launches, words, library, device)
         if noted := int(outside[0]):  # waits for the kernel
             raise IndexError(f"argument {noted - 1} is indexed outside its extents")
@@ -276,7 +272,7 @@ class CudaBackend:
         order = xp.argsort(elements, stable=True)
         elements, values = xp.take(elements, order, axis=0), xp.take(values, order, axis=0)
         pairs, first = [address(elements), address(values), count], 0
-        for output in (bound.binding.outputs[k] for k in changed):
+        for output in (bound.block.outputs[k] for k in changed):
             size, update = math.prod(output.final), output.update or "add"
             own = array("q", [words[output.position], *pairs, first, size])
             entry = f"mixad_segments_{update}_{output.held}"
@@ -286,16 +282,16 @@ class CudaBackend:
             first += size
 
     def _finished(
-        self, binding: Binding, results: Sequence[Array], library: Library, device: Hashable
+        self, block: ArgumentBlock, results: Sequence[Array], library: Library, device: Hashable
     ) -> tuple[Array, ...]:
         """Return the outputs from what the kernel left."""
         xp, outputs = library.xp, []
-        for output, memory in zip(binding.outputs, results, strict=True):
+        for output, memory in zip(block.outputs, results, strict=True):
             if output.summed is not None:
                 memory = self._summed(output, memory, library, device)
-            if binding.axes is not None and not output.is_accumulated:
-                inside = range(len(binding.axes), len(output.memory))  # of results side by side
-                memory = xp.permute_dims(memory, (*binding.axes, *inside))
+            if block.axes is not None and not output.is_accumulated:
+                inside = range(len(block.axes), len(output.memory))  # of results side by side
+                memory = xp.permute_dims(memory, (*block.axes, *inside))
             outputs.append(xp.reshape(memory, output.final))
         return tuple(outputs)
 

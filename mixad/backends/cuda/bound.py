@@ -12,7 +12,7 @@ from mixad.backends.cuda.choice import BlockShape
 from mixad.backends.cuda.driver import PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.emit.cuda import MAX_ELEMENTS, Dialect, accumulator, packed_types
-from mixad.kernel.binding import Binding, bind
+from mixad.kernel.binding import ArgumentBlock, bind
 from mixad.kernel.spec import Launch, Operand
 from mixad.kernel.tiling import BLOCK, slab_tiles, tile_count
 
@@ -39,7 +39,7 @@ class CudaBound:
 
     kernel: CudaKernel
     launch: Launch
-    binding: Binding
+    block: ArgumentBlock
     first: int | None  # the first param that is an array, which tells the device
     widest: int  # neighbours of a row that extents and types let a thread have
     wide: bool  # whether elements of a row, rows and tiles are counted in 64 bits
@@ -58,9 +58,9 @@ class CudaBound:
 
     def moved(self, launch: Launch) -> CudaBound:
         """Return the kernel bound to a launch that writes the same parts elsewhere."""
-        binding = self.binding.moved(launch)
-        rows_aligned = are_rows_aligned(launch, binding, self.widest)
-        return replace(self, launch=launch, binding=binding, rows_aligned=rows_aligned, runs={})
+        block = self.block.moved(launch)
+        rows_aligned = are_rows_aligned(launch, block, self.widest)
+        return replace(self, launch=launch, block=block, rows_aligned=rows_aligned, runs={})
 
     def dialect(self, shape: BlockShape, is_aligned: bool) -> Dialect:
         """Return the dialect of the text for a shape of blocks.
@@ -81,26 +81,26 @@ def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
     elements = _elements(launch)
     if not elements:
         launch = replace(launch, slabs=1)
-    binding = bind(launch, accumulator)
-    blocks = binding.tiles if elements else tile_count(launch)
-    binding.words.append(blocks)
+    block = bind(launch, accumulator)
+    blocks = block.tiles if elements else tile_count(launch)
+    block.words.append(blocks)
     if not elements:
-        binding.words.extend(array("q", bytes(8 * PAIR_WORDS)))
+        block.words.extend(array("q", bytes(8 * PAIR_WORDS)))
     widest = widest_of(launch)
-    operands = [(at, launch.spec.operands[k]) for k, at in binding.arrays]
+    operands = [(at, launch.spec.operands[k]) for k, at in block.arrays]
     return CudaBound(
         kernel=kernel,
         launch=launch,
-        binding=binding,
-        first=binding.arrays[0][0] if binding.arrays else None,
+        block=block,
+        first=block.arrays[0][0] if block.arrays else None,
         widest=widest,
-        wide=_is_wide(launch, binding),
+        wide=_is_wide(launch, block),
         packed=tuple(
             (at, widest * o.type.itemsize - 1)
             for at, o in operands
             if isinstance(o, Operand) and o.step == "unit"
         ),
-        rows_aligned=are_rows_aligned(launch, binding, widest),
+        rows_aligned=are_rows_aligned(launch, block, widest),
         elements=elements,
         blocks=blocks,
     )
@@ -125,9 +125,9 @@ def changed_by(launch: Launch, number: int) -> list[int]:
     return [k for k, o in enumerate(outputs) if o.is_changed and o.source[0] == number]
 
 
-def are_rows_aligned(launch: Launch, binding: Binding, widest: int) -> bool:
+def are_rows_aligned(launch: Launch, block: ArgumentBlock, widest: int) -> bool:
     """Whether all rows of an array begin on a pack if the first one does."""
-    return all(step % (widest * size) == 0 for step, size in _steps(launch, binding))
+    return all(step % (widest * size) == 0 for step, size in _steps(launch, block))
 
 
 def threads_of(extent: int, vector: int, threads: int) -> tuple[int, int]:
@@ -148,19 +148,19 @@ def widest_of(launch: Launch) -> int:
     return math.gcd(vector, _MAX_NEIGHBOURS, launch.extents[-1])
 
 
-def _steps(launch: Launch, binding: Binding) -> Iterator[tuple[int, int]]:
+def _steps(launch: Launch, block: ArgumentBlock) -> Iterator[tuple[int, int]]:
     """Yield the bytes from row to row of what is moved in packs, and those of an element."""
     for operand, strides in zip(launch.spec.operands, launch.strides, strict=True):
         if isinstance(operand, Operand) and operand.step == "unit":
             yield from ((step, operand.type.itemsize) for step in (strides or ())[:-1])
-    for part, result in zip(launch.parts, binding.outputs, strict=True):
+    for part, result in zip(launch.parts, block.outputs, strict=True):
         if part is not None:
             size = result.type.itemsize
             yield from ((step, size) for step in (*part.strides[:-1], result.first * size))
 
 
-def _is_wide(launch: Launch, binding: Binding) -> bool:
+def _is_wide(launch: Launch, block: ArgumentBlock) -> bool:
     """Whether something that a kernel counts, up to the end of its last tile, takes 64 bits."""
     rows = math.prod(launch.extents[:-1])
-    tiles = tile_count(launch) + slab_tiles(launch) if launch.spec.accumulates else binding.tiles
+    tiles = tile_count(launch) + slab_tiles(launch) if launch.spec.accumulates else block.tiles
     return max(launch.extents[-1] + BLOCK, rows + launch.rows, tiles) >= _WIDE

@@ -64,5 +64,5 @@ class CudaKernel:
     @property
     def _loaded_bytes(self) -> list[int]:
         """Bytes of each value that is loaded for an element, of what moves along the row."""
-        operands = (self.spec.operands[k] for k in self.spec.moving)
+        operands = (self.spec.operands[k] for k in self.spec.varying_params)
         return [o.type.itemsize for o in operands if isinstance(o, Operand)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from array_api_compat import device
 
@@ -12,7 +12,7 @@ from mixad.backends.arrays import NUMPY, library_of
 from mixad.emit.array_run import in_memory, run_procedure, sum_by_halves
 from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
-from mixad.scalar.ir import Param, UpdateKind, source_lines
+from mixad.scalar.ir import Param, source_lines
 from mixad.scalar.updates import neutral
 from mixad.scalar.widen import widened
 
@@ -39,7 +39,6 @@ class ReferenceBackend:
     """Runs kernel specs with the functions of the arrays' own namespace."""
 
     name = "reference"
-    accumulates = get_args(UpdateKind)
 
     def emit(self, spec: KernelSpec) -> str:
         """Return the array-API calls of a kernel as text, pass by pass."""

@@ -3,7 +3,7 @@
 Several threads may change the same element of an array that is added to, or compared with.  Each
 notes the element and the value, and all threads of the block go on together to where each of them
 changes the elements that are its own (`mixad.emit.cuda.updates`).  So loops with such changes take
-as many turns as any thread needs, and a thread that takes no part skips what stands between.
+as many iterations as any thread needs, and a thread that takes no part skips what stands between.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Body:
         self.names.update(zip(s.outs, outs, strict=True))
 
     def loop_together(self, s: While, taken: str) -> None:
-        """Emit a loop that ends when no thread takes another turn."""
+        """Emit a loop that ends when no thread takes another iteration."""
         carries, goes_on = self.declared(s.carries, s.inits), self.text.name("b")
         self.names.update(zip(s.carries, carries, strict=True))
         self.text.add(f"bool {goes_on} = {taken};")
@@ -208,7 +208,7 @@ class Body:
         self.names.update(zip(s.outs, outs, strict=True))
 
     def loop(self, s: While) -> None:
-        """Emit a loop; its carries change together, at the end of a turn."""
+        """Emit a loop; its carries change together, at the end of an iteration."""
         carries = self.declared(s.carries, s.inits)
         self.names.update(zip(s.carries, carries, strict=True))
         with self.text.braces(f"while ({self.goes_on})"):
@@ -218,7 +218,7 @@ class Body:
         self.names.update(zip(s.outs, carries, strict=True))
 
     def carry(self, s: While, carries: Sequence[str], following: Sequence[str]) -> None:
-        """Give the carries of a loop what a turn leaves, all at a time."""
+        """Give the carries of a loop what an iteration leaves, all at a time."""
         moved = [
             self.text.let(var.type, new) if new in carries else new
             for var, new in zip(s.carries, following, strict=True)
@@ -242,7 +242,7 @@ class Body:
         if s.is_inside:
             element, fits = self.text.let(I64, self.offset(s, array)), ""
         else:
-            element, fits = self.located(s, array)
+            element, fits = self.locate(s, array)
         if self.pairs:
             bits = to_bits(array.type, f"({c_type(array.type)}){self.value(s.value)}")
             with self.text.braces(f"if ({fits})") if fits else nullcontext():
@@ -267,11 +267,11 @@ class Body:
             at = text.let(I64, self.offset(s, array))
             element = f"*(const {t} *)in_memory({array.start} + {at})"
             return text.let(s.out.type, from_memory(element, array.type))
-        at, fits = self.located(s, array)
+        at, fits = self.locate(s, array)
         element = f"({fits} ? *(const {t} *)in_memory({array.start} + {at}) : ({t})0)"
         return text.let(s.out.type, from_memory(element, array.type))
 
-    def located(self, s: Load | Update, array: Array) -> tuple[str, str]:
+    def locate(self, s: Load | Update, array: Array) -> tuple[str, str]:
         """Emit how far an element is from the first, and whether it is inside; return both.
 
         Negative indices count from the end.  One outside is noted in a word of the call, and ends

@@ -87,8 +87,8 @@ void store_together(const T (&own)[count], long long address, unsigned mask) {{
   for (int k = 0; k < count; k++) values[mine * (count | 1) + k] = own[k];
   __syncwarp(mask);
   #pragma unroll 8
-  for (int turn = 0; turn < count; turn++) {{
-    const int k = turn * all + mine, owner = k / count;
+  for (int i = 0; i < count; i++) {{
+    const int k = i * all + mine, owner = k / count;
     const T value = values[k + owner * ((count | 1) - count)];
     *(T *)in_memory(starts[owner] + k * (int)sizeof(T)) = value;
   }}

@@ -34,7 +34,7 @@ from mixad.emit.cuda.updates import (
     change_function,
     leave_copy,
 )
-from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.arguments import ArgumentLayout
 from mixad.kernel.lower import lowered
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
 from mixad.kernel.tiling import BLOCK, combine_of
@@ -97,7 +97,7 @@ def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:
     if any(o.beside for o in spec.outputs):
         fits = not spec.accumulates  # in shared memory, beside copies of arrays
         text.paste(store_together(spec, dialect.vector, dialect.threads) if fits else STORE_APART)
-    words = ArgumentBlock(spec).words + (1 if dialect.elements else 5)
+    words = ArgumentLayout(spec).words + (1 if dialect.elements else 5)
     text.add(f"struct Arguments {{ long long word[{words}]; }};")
     text.add(f"typedef unsigned{' long long' if dialect.wide else ''} index_t;")
     for type in packed_types(spec):
@@ -125,7 +125,7 @@ class _Pass:
         self.vector, self.threads = dialect.vector, dialect.threads
         self.aligned = dialect.aligned
         self.text = text
-        self.block = ArgumentBlock(spec)
+        self.block = ArgumentLayout(spec)
         self.outputs = {
             k: o for k, o in enumerate(spec.outputs) if any(at == number for at, _ in o.sources)
         }
@@ -146,8 +146,8 @@ class _Pass:
         has_slabs = self.spec.accumulates and self.elements > 0
         which = "slab" if has_slabs else "tile"
         count = f"(index_t){self.word(self.block.words)}"
-        turns = f"for (index_t {which} = blockIdx.x; {which} < {count}; {which} += gridDim.x)"
-        with self.text.braces(head), self.text.braces(turns):
+        loop = f"for (index_t {which} = blockIdx.x; {which} < {count}; {which} += gridDim.x)"
+        with self.text.braces(head), self.text.braces(loop):
             if has_slabs:
                 self.slab()
             else:
@@ -235,7 +235,7 @@ class _Pass:
         return name
 
     def rows(self) -> None:
-        """Emit the loop over the rows of a tile; all threads take as many turns."""
+        """Emit the loop over the rows of a tile; all threads take as many iterations."""
         text, block = self.text, self.block
         if self.spec.rank == 1:
             self.here, self.row_number = "threadIdx.y == 0", "0"
@@ -311,10 +311,10 @@ class _Pass:
     @property
     def each_group(self) -> str:
         """The head of the loop over the thread's groups of neighbours."""
-        turns = f"group < {self.groups}"
+        condition = f"group < {self.groups}"
         if self.has_copies:  # groups that no thread has cost barriers
-            turns += f" && {self.low} + group * blockDim.x * {self.vector} < {self.end}"
-        return f"for (int group = 0; {turns}; group++)"
+            condition += f" && {self.low} + group * blockDim.x * {self.vector} < {self.end}"
+        return f"for (int group = 0; {condition}; group++)"
 
     @property
     def first_column(self) -> str:

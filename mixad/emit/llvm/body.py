@@ -20,9 +20,9 @@ from mixad.emit.llvm.gather import (
     update_array,
 )
 from mixad.emit.llvm.instructions import emit_op
-from mixad.emit.llvm.stretches import scheduling_boundaries
+from mixad.emit.llvm.scheduling_regions import scheduling_boundaries
 from mixad.emit.llvm.text import Dialect, Text, Value
-from mixad.kernel.contents import Contents
+from mixad.kernel.block_summary import BlockSummary
 from mixad.kernel.cost import BRANCH_COST
 from mixad.scalar.ir import (
     Atom,
@@ -48,9 +48,9 @@ class Body:
     """Emits the statements of one program into a function's text.
 
     `varying` variables differ between lanes (`mixad.kernel.varying`). `load` emits a lane param's
-    load and returns its value, once, at the start of the innermost block around all uses; `homes`
-    has these params by ``id`` of block (`mixad.emit.llvm.homes`), `contents` the blocks' summaries
-    (`mixad.kernel.contents`). `stop` is the pointer to the stop flag.
+    load and returns its value, once, at the start of the innermost block around all uses; `sites`
+    has these params by ``id`` of block (`mixad.emit.llvm.load_sites`). `summaries` is of
+    blocks, by ``id`` (`mixad.kernel.block_summary`). `stop` is the pointer to the stop flag.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Body:
         dialect: Dialect,
         varying: frozenset[Var],
         load: Callable[[Var], Value],
-        homes: Mapping[int, Sequence[Var]],
-        contents: Mapping[int, Contents],
+        sites: Mapping[int, Sequence[Var]],
+        summaries: Mapping[int, BlockSummary],
         stop: str,
     ) -> None:
         self.text = text
         self.dialect = dialect
         self.varying = varying
         self.load = load
-        self.homes = homes
-        self.contents = contents
+        self.sites = sites
+        self.summaries = summaries
         self.stop = stop
         self.values: dict[Var, Value] = {}
         self.arrays: dict[Var, Array] = {}
@@ -85,9 +85,9 @@ class Body:
 
     def block(self, block: Block) -> list[Value]:
         """Emit a block and return its results."""
-        for var in self.homes.get(id(block), ()):
+        for var in self.sites.get(id(block), ()):
             self.values[var] = self.load(var)
-        boundaries = scheduling_boundaries(block, self.dialect.vector_bits, self.contents)
+        boundaries = scheduling_boundaries(block, self.dialect.vector_bits, self.summaries)
         for index, statement in enumerate(block.statements):
             if index in boundaries:
                 self.text.scheduling_boundary()
@@ -207,8 +207,8 @@ class Body:
         A loop is always skipped so: nothing says that it ends where no lane needs it.
         """
         self.mask = mask
-        contents = self.contents[id(block)]
-        if contents.cost < BRANCH_COST and not contents.has_loop:
+        summary = self.summaries[id(block)]
+        if summary.cost < BRANCH_COST and not summary.has_loop:
             return self.block(block)
         text = self.text
         some, join = text.name(), text.name()
@@ -233,7 +233,7 @@ class Body:
         (test,) = self.block(s.cond)
         text.add(f"br {test}, label %{body}, label %{done}")
         text.begin(body)
-        self.next_turn(phis, self.block(s.body), head, "" if s.is_short else done)
+        self.next_iteration(phis, self.block(s.body), head, "" if s.is_short else done)
         text.begin(done)
         return [self.values[v] for v in s.carries]
 
@@ -251,11 +251,11 @@ class Body:
         text.add(f"br i1 {text.any(self.mask)}, label %{body}, label %{done}")
         text.begin(body)
         going = self.mask
-        turned = [
+        following = [
             text.select(going, new, self.values[v])
             for v, new in zip(s.carries, self.block(s.body), strict=True)
         ]
-        self.next_turn([*phis, active_phi], [*turned, going], head, done)
+        self.next_iteration([*phis, active_phi], [*following, going], head, done)
         text.begin(done)
         self.mask = outer
         return [self.values[v] for v in s.carries]
@@ -278,7 +278,7 @@ class Body:
             phis.append((self.values[var], text.reserve(), init, self.entered_from))
         return phis
 
-    def next_turn(
+    def next_iteration(
         self,
         phis: Sequence[tuple[Value, int, Value, str]],
         values: Sequence[Value],

@@ -15,7 +15,7 @@ from mixad.kernel.spec import KernelSpec, Output
 from mixad.kernel.tiling import Combine, accumulator, combine_of
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["LINE", "Gang", "Place", "Writer", "copy_memory", "element_at", "lane_of",
+__all__ = ["LINE", "Gang", "TilePosition", "Writer", "copy_memory", "element_at", "lane_of",
            "lane_sum", "plus", "writer_for"]  # fmt: skip
 
 LINE = 64
@@ -27,7 +27,7 @@ the processor for the other half."""
 
 
 @dataclass(frozen=True)
-class Place:
+class TilePosition:
     """Where a tile is: names of i64 values."""
 
     extent: str  # of the innermost axis
@@ -90,25 +90,27 @@ class Writer:
         """Allocate a tile's stack, once for the whole call."""
         self.stage = self.allocate(self.type, GANG)
 
-    def begin_tile(self, place: Place) -> None:
+    def begin_tile(self, position: TilePosition) -> None:
         """Start a tile."""
 
     streams = True
     """Whether full gangs are written to the array itself."""
 
-    def begin_row(self, place: Place, row: str) -> None:
+    def begin_row(self, position: TilePosition, row: str) -> None:
         """Start a row of a tile."""
-        self.row = self.at(self.start, place.first)
+        self.row = self.at(self.start, position.first)
 
     def at(self, pointer: str, index: str) -> str:
         """Return the pointer to an element of the array."""
         return element_at(self.text, pointer, index, self.type)
 
-    def take(self, values: Mapping[int, Value], place: Place, gang: Gang, base: str | None) -> None:
+    def take(
+        self, values: Mapping[int, Value], position: TilePosition, gang: Gang, base: str | None
+    ) -> None:
         """Take the values of one gang, by their place among the output's sources."""
-        self.gang(values[0], place, gang, base)
+        self.gang(values[0], position, gang, base)
 
-    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+    def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
         """Take the values of one gang; ``base`` is where element 0 of the row seems to be."""
         assert base is not None
         target = self.at(base, gang.here)
@@ -119,10 +121,10 @@ class Writer:
         direct = self.at(self.row, here)
         copy_memory(self.text, direct, self.stage, count, self.type)
 
-    def end_row(self, place: Place, row: str) -> None:
+    def end_row(self, position: TilePosition, row: str) -> None:
         """End a row of a tile."""
 
-    def end_tile(self, place: Place) -> None:
+    def end_tile(self, position: TilePosition) -> None:
         """End a tile."""
 
     def store(self, value: Value, target: str) -> None:
@@ -201,8 +203,8 @@ class WideStore(Writer):
         self.type = self.sum_type
         super().prepare()
 
-    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
-        super().gang(self.widened(value), place, gang, base)
+    def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
+        super().gang(self.widened(value), position, gang, base)
 
 
 class RowSum(Writer):
@@ -213,15 +215,17 @@ class RowSum(Writer):
     def prepare(self) -> None:
         self.lanes = self.allocate(self.sum_type, GANG)
 
-    def begin_row(self, place: Place, row: str) -> None:
+    def begin_row(self, position: TilePosition, row: str) -> None:
         self.clear(self.lanes)
 
-    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+    def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
         self.add_masked(self.lanes, self.widened(value), gang)
 
-    def end_row(self, place: Place, row: str) -> None:
-        first = self.text.let(f"mul i64 {row}, {place.blocks}")
-        self.store_sum(self.lane_sum(self.lanes), self.text.let(f"add i64 {first}, {place.block}"))
+    def end_row(self, position: TilePosition, row: str) -> None:
+        first = self.text.let(f"mul i64 {row}, {position.blocks}")
+        self.store_sum(
+            self.lane_sum(self.lanes), self.text.let(f"add i64 {first}, {position.block}")
+        )
 
 
 class TileSum(RowSum):
@@ -231,18 +235,18 @@ class TileSum(RowSum):
         super().prepare()
         self.total = self.allocate(self.sum_type, GANG)
 
-    def begin_tile(self, place: Place) -> None:
+    def begin_tile(self, position: TilePosition) -> None:
         self.clear(self.total)
 
-    def end_row(self, place: Place, row: str) -> None:
+    def end_row(self, position: TilePosition, row: str) -> None:
         vector = llvm_type(self.sum_type, True)
         lanes = self.text.value(
             f"load {vector}, ptr {self.lanes}, align {LINE}", self.sum_type, True
         )
         self.add_to(self.total, lanes)
 
-    def end_tile(self, place: Place) -> None:
-        self.store_sum(self.lane_sum(self.total), place.tile)
+    def end_tile(self, position: TilePosition) -> None:
+        self.store_sum(self.lane_sum(self.total), position.tile)
 
 
 class ColumnSum(Writer):
@@ -257,19 +261,19 @@ class ColumnSum(Writer):
     def prepare(self) -> None:
         """Nothing to allocate."""
 
-    def begin_row(self, place: Place, row: str) -> None:
+    def begin_row(self, position: TilePosition, row: str) -> None:
         """Continue: the sums are those of the whole run."""
 
-    def begin_tile(self, place: Place) -> None:
+    def begin_tile(self, position: TilePosition) -> None:
         text = self.text
-        more = text.let(f"add i64 {place.extent}, {GANG - 1}")
+        more = text.let(f"add i64 {position.extent}, {GANG - 1}")
         padded = text.let(f"and i64 {more}, {-GANG}")
-        first = text.let(f"mul i64 {place.run}, {padded}")
+        first = text.let(f"mul i64 {position.run}, {padded}")
         self.columns = element_at(text, self.start, first, self.sum_type)
-        with text.counting(place.low, place.high, GANG) as here:
+        with text.counting(position.low, position.high, GANG) as here:
             self.clear(self.column(here))
 
-    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+    def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
         self.add_to(self.column(gang.here), self.widened(value))
 
     def column(self, here: str) -> str:
@@ -280,7 +284,7 @@ class ColumnSum(Writer):
 class SplitColumnSum(ColumnSum):
     """The same, where the last row may be shorter."""
 
-    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+    def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
         self.add_masked(self.column(gang.here), self.widened(value), gang)
 
 

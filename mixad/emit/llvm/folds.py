@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from mixad.emit.llvm.combine import LINE, Gang, Place, Writer, element_at, plus
+from mixad.emit.llvm.combine import LINE, Gang, TilePosition, Writer, element_at, plus
 from mixad.emit.llvm.operands import Reader
 from mixad.emit.llvm.text import Text, Value, memory_type
 from mixad.kernel.spec import Operand, Output
@@ -19,7 +19,7 @@ __all__ = ["Folded", "SegmentSum", "StagedReader"]
 _VECTOR = 8
 """Elements of the vector that repeats one element; fewer than a gang, since rows are short."""
 
-_TURN = 4
+_UNROLLED = 4
 """Elements in an iteration of a loop over scalars."""
 
 
@@ -32,9 +32,9 @@ class Folded:
     inner: str  # elements of all axes but the first
     longest: int  # elements of a row at most
 
-    def here(self, text: Text, place: Place) -> list[str]:
-        """Return the extents of the row at a place."""
-        return [text.let(f"udiv i64 {place.high}, {self.inner}"), *self.extents[1:]]
+    def here(self, text: Text, position: TilePosition) -> list[str]:
+        """Return the extents of the row at a position."""
+        return [text.let(f"udiv i64 {position.high}, {self.inner}"), *self.extents[1:]]
 
 
 class StagedReader(Reader):
@@ -56,7 +56,7 @@ class StagedReader(Reader):
         """Copy the row that starts at a pointer; its first axis, the longest, in the inner loop."""
         first, *others = zip(extents, self.strides, _apart(self.text, extents), strict=True)
         with _walking(self.text, [(n, (stride, by)) for n, stride, by in others], 2) as offsets:
-            _by_turns(self.text, first[0], partial(self.copy, start, offsets, first[1:]))
+            _emit_unrolled(self.text, first[0], partial(self.copy, start, offsets, first[1:]))
 
     def copy(
         self, start: str, offsets: Sequence[str], steps: Sequence[str], indices: Sequence[str]
@@ -77,7 +77,7 @@ class ColumnReader(StagedReader):
     def copy_row(self, start: str, extents: Sequence[str]) -> None:
         """Copy the row that starts at a pointer: each element as often as it repeats."""
         repeats = _apart(self.text, extents)[0]
-        _by_turns(self.text, extents[0], partial(self.repeat, start, repeats))
+        _emit_unrolled(self.text, extents[0], partial(self.repeat, start, repeats))
 
     def repeat(self, start: str, repeats: str, indices: Sequence[str]) -> None:
         """Copy the elements that have some indices along the first axis.
@@ -115,23 +115,23 @@ class SegmentSum(Writer):
     def prepare(self) -> None:
         """Allocate a row of values, and sums."""
         self.values = self.allocate(self.sum_type, self.axes.longest)
-        self.totals = [self.allocate(self.sum_type, 1) for _ in range(_TURN)]
+        self.totals = [self.allocate(self.sum_type, 1) for _ in range(_UNROLLED)]
 
-    def begin_row(self, place: Place, row: str) -> None:
+    def begin_row(self, position: TilePosition, row: str) -> None:
         """Nothing to do: the sums at the end of a row read only what this row has written."""
 
-    def gang(self, value: Value, place: Place, gang: Gang, base: str | None) -> None:
+    def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
         """Store the values of a gang until the end of the row."""
         target = element_at(self.text, self.values, gang.here, self.sum_type)
         self.text.add(f"store {self.widened(value)}, ptr {target}, align {self.sum_type.itemsize}")
 
-    def end_row(self, place: Place, row: str) -> None:
+    def end_row(self, position: TilePosition, row: str) -> None:
         """Add up the segments of the row, and store the sums."""
-        text, extents = self.text, self.axes.here(self.text, place)
+        text, extents = self.text, self.axes.here(self.text, position)
         axes = list(zip(extents, _apart(text, extents), self.is_summed, strict=True))
         summed = [(extent, (apart,)) for extent, apart, is_sum in axes if is_sum]
         kept = [(extent, apart) for extent, apart, is_sum in axes if not is_sum]
-        target = place.first
+        target = position.first
         for extent, _ in summed:
             target = text.let(f"udiv i64 {target}, {extent}")
         apart_then = _apart(text, [extent for extent, _ in kept])
@@ -140,7 +140,7 @@ class SegmentSum(Writer):
         ]
         (count, first), *others = steps
         with _walking(text, others, 2) as offsets:
-            _by_turns(text, count, partial(self.segments, target, offsets, first, summed))
+            _emit_unrolled(text, count, partial(self.segments, target, offsets, first, summed))
 
     def segments(
         self,
@@ -211,15 +211,15 @@ def _walking(
         yield offsets
 
 
-def _by_turns(text: Text, count: str, body: Callable[[Sequence[str]], None]) -> None:
-    """Emit a loop over indices from 0, unrolled by `_TURN`, then one by one.
+def _emit_unrolled(text: Text, count: str, body: Callable[[Sequence[str]], None]) -> None:
+    """Emit a loop over indices from 0, unrolled by `_UNROLLED`, then one by one.
 
     ``body`` emits an iteration; LLVM does not unroll loops of kernels.
     """
-    whole = text.let(f"and i64 {count}, {-_TURN}")
+    whole = text.let(f"and i64 {count}, {-_UNROLLED}")
     some, more = (text.let(f"icmp ne i64 {whole}, {other}") for other in ("0", count))
-    with text.when(some, True), text.counting("0", whole, _TURN) as index:
-        body([text.let(f"add i64 {index}, {k}") for k in range(_TURN)])
+    with text.when(some, True), text.counting("0", whole, _UNROLLED) as index:
+        body([text.let(f"add i64 {index}, {k}") for k in range(_UNROLLED)])
     with text.when(more, True), text.counting(whole, count) as index:
         body([index])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from mixad.emit.llvm.combine import Gang, Place, Writer
+from mixad.emit.llvm.combine import Gang, TilePosition, Writer
 from mixad.emit.llvm.operands import Reader
 from mixad.emit.llvm.text import GANG, Text
 
@@ -23,22 +23,22 @@ Bases = Mapping[Reader | Writer, str]
 
 @contextmanager
 def gang_loop(
-    text: Text, place: Place, readers: Sequence[Reader], writers: Sequence[Writer]
+    text: Text, position: TilePosition, readers: Sequence[Reader], writers: Sequence[Writer]
 ) -> Iterator[tuple[Gang, Bases]]:
     """Emit the loop over the gangs of a row; the body is what is added inside the ``with``.
 
     Yield the gang of an iteration, and the bases of the arrays that gangs stream through. The
     tile's block has at least one element.
     """
-    loop = _GangLoop(text, place, [*readers, *writers])
+    loop = _GangLoop(text, position, [*readers, *writers])
     loop.enter()
-    loop.begin_last_turn(readers)
-    bases = loop.begin_turn()
-    yield Gang(text, loop.here, place.high), dict(zip(loop.streams, bases, strict=True))
-    loop.end_turn()
+    loop.begin_last_iteration(readers)
+    bases = loop.begin_iteration()
+    yield Gang(text, loop.here, position.high), dict(zip(loop.streams, bases, strict=True))
+    loop.end_iteration()
     loop.connect()
     text.begin(loop.done)
-    _empty_stages(text, place, writers)
+    _empty_stages(text, position, writers)
 
 
 class _GangLoop:
@@ -48,30 +48,32 @@ class _GangLoop:
     ``here`` is the first element of an iteration, ``following`` of the next, ``at`` of the last.
     """
 
-    def __init__(self, text: Text, place: Place, streams: Sequence[Reader | Writer]) -> None:
+    def __init__(
+        self, text: Text, position: TilePosition, streams: Sequence[Reader | Writer]
+    ) -> None:
         self.text = text
-        self.place = place
+        self.position = position
         self.streams = streams
         self.last, self.head, self.done = (text.name() for _ in range(3))
         self.at, self.here, self.following = (f"%{text.name()}" for _ in range(3))
 
     def enter(self) -> None:
         """Go to the first iteration: of a full gang, or the last one."""
-        text, place = self.text, self.place
+        text, position = self.text, self.position
         self.before = text.label
-        begins_full = _fits(text, place.low, place.high)
+        begins_full = _fits(text, position.low, position.high)
         text.add(f"br i1 {begins_full}, label %{self.head}, label %{self.last}")
 
-    def begin_last_turn(self, readers: Sequence[Reader]) -> None:
+    def begin_last_iteration(self, readers: Sequence[Reader]) -> None:
         """Stage the rest of the row, then branch into the ordinary iteration."""
         text = self.text
         text.begin(self.last)
         self.at_phi = text.reserve()
-        self.staged = _staged_bases(text, self.at, self.place.high, readers, self.streams)
+        self.staged = _staged_bases(text, self.at, self.position.high, readers, self.streams)
         self.from_last = text.label
         text.add(f"br label %{self.head}")
 
-    def begin_turn(self) -> list[str]:
+    def begin_iteration(self) -> list[str]:
         """Begin an iteration; return the base of every stream in it."""
         text = self.text
         text.begin(self.head)
@@ -80,9 +82,9 @@ class _GangLoop:
         self.bases = [f"%{text.name()}" for _ in self.streams]
         return self.bases
 
-    def end_turn(self) -> None:
+    def end_iteration(self) -> None:
         """Continue with the next full gang, with the last iteration, or at the end."""
-        text, following, high = self.text, self.following, self.place.high
+        text, following, high = self.text, self.following, self.position.high
         text.add(f"{following} = add i64 {self.here}, {GANG}")
         self.goes_on, self.end = text.name(), text.label
         fits = _fits(text, following, high)
@@ -93,7 +95,7 @@ class _GangLoop:
 
     def connect(self) -> None:
         """Set index and bases on each branch to an iteration, now that all are known."""
-        text, low, following = self.text, self.place.low, self.following
+        text, low, following = self.text, self.position.low, self.following
         ways = f"[ {low}, %{self.before} ], [ {following}, %{self.goes_on} ]"
         text.fill(self.at_phi, f"{self.at} = phi i64 {ways}")
         text.fill(self.here_phi, f"{self.here} = {self._phi('i64', low, self.at, following)}")
@@ -128,14 +130,14 @@ def _fits(text: Text, index: str, high: str) -> str:
     return text.let(f"icmp sle i64 {after}, {high}")
 
 
-def _empty_stages(text: Text, place: Place, writers: Sequence[Writer]) -> None:
+def _empty_stages(text: Text, position: TilePosition, writers: Sequence[Writer]) -> None:
     """Copy what the last iteration left in the stages, if it was not full."""
     if not writers:
         return
-    extent = text.let(f"sub i64 {place.high}, {place.low}")
+    extent = text.let(f"sub i64 {position.high}, {position.low}")
     count = text.let(f"and i64 {extent}, {GANG - 1}")
     some = text.let(f"icmp ne i64 {count}, 0")
     with text.when(some, True):
-        start = text.let(f"sub i64 {place.high}, {count}")
+        start = text.let(f"sub i64 {position.high}, {count}")
         for writer in writers:
             writer.empty_stage(start, count)

@@ -59,8 +59,8 @@ def checked_element(
 
     Lanes that are outside, or not in the mask, have the first element.
     """
-    offset, inside = _located(text, array, indices, mask)
-    # The first element is there to be read even in an array that has none (`Binding.filled`).
+    offset, inside = _locate(text, array, indices, mask)
+    # The first element is there to be read even in an array that has none (`ArgumentBlock.filled`).
     offset = text.select(inside, offset, text.const(Const(0, I64)))
     mask = text.both(mask, inside)
     if offset.lanes:
@@ -233,7 +233,7 @@ def _moved(text: Text, pointer: str, offset: str) -> str:
     return text.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
-def _located(
+def _locate(
     text: Text, array: Array, indices: Sequence[Value], mask: Value | None
 ) -> tuple[Value, Value]:
     """Return the offset of an element in bytes, and whether it is inside; note where not."""

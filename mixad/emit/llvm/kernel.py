@@ -12,18 +12,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from mixad.emit.llvm.abreast import AbreastWriter
 from mixad.emit.llvm.body import Body
-from mixad.emit.llvm.combine import Gang, Place, Writer, writer_for
+from mixad.emit.llvm.combine import Gang, TilePosition, Writer, writer_for
 from mixad.emit.llvm.folds import ColumnReader, Folded, SegmentSum, StagedReader
 from mixad.emit.llvm.gangs import gang_loop
 from mixad.emit.llvm.gather import Array
-from mixad.emit.llvm.homes import param_homes
 from mixad.emit.llvm.instructions import emit_op
+from mixad.emit.llvm.interleave import InterleavedWriter
+from mixad.emit.llvm.load_sites import find_load_sites
 from mixad.emit.llvm.operands import Reader, scalar_at
 from mixad.emit.llvm.text import ENTRY, Dialect, Text, Value, memory_type
-from mixad.kernel.arguments import ArgumentBlock
-from mixad.kernel.contents import contents_of
+from mixad.kernel.arguments import ArgumentLayout
+from mixad.kernel.block_summary import summarize_blocks
 from mixad.kernel.folding import FOLDED
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
 from mixad.kernel.tiling import BLOCK, accumulator, combine_of
@@ -56,7 +56,7 @@ class _Kernel:
         self.spec = spec
         self.dialect = dialect
         self.text = text
-        self.block = ArgumentBlock(spec)
+        self.block = ArgumentLayout(spec)
         sums_columns = any(combine_of(o.reduced) == "columns" for o in spec.outputs)
         self.walks_columns = sums_columns and not spec.is_split  # these rows follow one another
 
@@ -68,10 +68,10 @@ class _Kernel:
             with text.counting("%begin", "%end", stop=self.stop) as slab:
                 self.begin_slab(slab)
                 with text.counting(*self.slab_range(slab), stop=self.stop) as tile:
-                    self.tile(self.place(tile))
+                    self.tile(self.position(tile))
         else:
             with text.counting("%begin", "%end", stop=self.stop) as tile:
-                self.tile(self.place(tile))
+                self.tile(self.position(tile))
         if self.spec.streaming:  # stores past the cache are seen by other threads after a fence
             text.add("fence seq_cst")
         text.add("ret void")
@@ -148,7 +148,7 @@ class _Kernel:
     def writer(self, output: Output, start: str) -> Writer:
         """Return the writer of an output."""
         if output.beside:
-            return AbreastWriter(self.text, output, start, self.spec.streaming)
+            return InterleavedWriter(self.text, output, start, self.spec.streaming)
         if self.folded is None or not output.segments:
             return writer_for(self.text, output, start, self.spec)
         return SegmentSum(self.text, output, start, self.folded)
@@ -209,50 +209,50 @@ class _Kernel:
 
     # -- the loop nest ---------------------------------------------------------------------------
 
-    def place(self, tile: str) -> Place:
+    def position(self, tile: str) -> TilePosition:
         """Split a tile's number into its run of rows and its block."""
         text = self.text
         run = text.let(f"udiv i64 {tile}, {self.blocks}")
         block = text.let(f"urem i64 {tile}, {self.blocks}")
         low = text.let(f"mul i64 {block}, {BLOCK}")
         high = self.least(text.let(f"add i64 {low}, {BLOCK}"), self.extent)
-        return Place(self.extent, self.blocks, tile, run, block, low, high, first="")
+        return TilePosition(self.extent, self.blocks, tile, run, block, low, high, first="")
 
     def least(self, a: str, b: str) -> str:
         """Return the smaller of two i64 values."""
         smaller = self.text.let(f"icmp slt i64 {a}, {b}")
         return self.text.let(f"select i1 {smaller}, i64 {a}, i64 {b}")
 
-    def tile(self, place: Place) -> None:
+    def tile(self, position: TilePosition) -> None:
         """Emit the rows of a tile."""
         for writer in self.writers.values():
-            writer.begin_tile(place)
-        first, end = ("0", "1") if self.spec.rank == 1 else self.row_range(place)
+            writer.begin_tile(position)
+        first, end = ("0", "1") if self.spec.rank == 1 else self.row_range(position)
         if self.folded is not None:
-            self.copy_rows(True, self.outer_indices(first), place)
+            self.copy_rows(True, self.outer_indices(first), position)
         if self.spec.rank == 1:
-            self.row(place, first)
+            self.row(position, first)
         else:
             with self.text.counting(first, end) as row:
-                self.row(place, row)
+                self.row(position, row)
         for writer in self.writers.values():
-            writer.end_tile(place)
+            writer.end_tile(position)
 
-    def row_range(self, place: Place) -> tuple[str, str]:
+    def row_range(self, position: TilePosition) -> tuple[str, str]:
         """Return the first row of a tile, and where they end; numbers of rows go on over tiles."""
         text, extent = self.text, self.outer[-1]
-        outer = text.let(f"udiv i64 {place.run}, {self.runs}")
-        run = text.let(f"urem i64 {place.run}, {self.runs}")
+        outer = text.let(f"udiv i64 {position.run}, {self.runs}")
+        run = text.let(f"urem i64 {position.run}, {self.runs}")
         first = text.let(f"mul i64 {run}, {self.rows}")
         last = self.least(text.let(f"add i64 {first}, {self.rows}"), extent)
         base = text.let(f"mul i64 {outer}, {extent}")
         return text.let(f"add i64 {base}, {first}"), text.let(f"add i64 {base}, {last}")
 
-    def row(self, place: Place, row: str) -> None:
+    def row(self, position: TilePosition, row: str) -> None:
         """Emit the passes over one row of a tile."""
         indices, block = self.outer_indices(row), self.block
-        place = self.row_place(place, row, indices)
-        self.copy_rows(False, indices, place)
+        position = self.row_position(position, row, indices)
+        self.copy_rows(False, indices, position)
         for k, reader in self.readers.items():
             if not isinstance(reader, StagedReader):
                 reader.begin_row(self.row_start(k, indices))
@@ -260,18 +260,18 @@ class _Kernel:
             if k in self.parts:
                 writer.row = self.walked(self.parts[k], indices, partial(block.part_stride, k))
             else:
-                writer.begin_row(place, row)
+                writer.begin_row(position, row)
         for index, program in enumerate(self.spec.passes):
-            self.gangs(index, program, place)
+            self.gangs(index, program, position)
         for writer in self.writers.values():
-            writer.end_row(place, row)
+            writer.end_row(position, row)
 
-    def row_place(self, place: Place, row: str, indices: list[str]) -> Place:
-        """Return the place of a row: its first element in contiguous memory, and where it ends."""
+    def row_position(self, position: TilePosition, row: str, indices: list[str]) -> TilePosition:
+        """Return a row's position: its first element in contiguous memory, and where it ends."""
         text = self.text
         first = text.let(f"mul i64 {row}, {self.extent}")
         if not self.spec.is_split:
-            return replace(place, first=first)
+            return replace(position, first=first)
         assert self.folded is not None
         gone = text.let(f"mul i64 {indices[-1]}, {self.extent}")
         high = self.least(self.extent, text.let(f"sub i64 {self.folded.length}, {gone}"))
@@ -279,14 +279,14 @@ class _Kernel:
             outer = text.let(f"udiv i64 {row}, {self.outer[-1]}")
             first = text.let(f"mul i64 {outer}, {self.folded.length}")
             first = text.let(f"add i64 {first}, {gone}")
-        return replace(place, first=first, high=high)
+        return replace(position, first=first, high=high)
 
-    def copy_rows(self, for_tile: bool, indices: list[str], place: Place) -> None:
+    def copy_rows(self, for_tile: bool, indices: list[str], position: TilePosition) -> None:
         """Emit the copies of operands that serve a tile or a row, for the row that begins."""
         for k, reader in self.readers.items():
             if isinstance(reader, StagedReader) and for_tile == (reader.step == "tile"):
                 assert self.folded is not None
-                extents = self.folded.here(self.text, place)
+                extents = self.folded.here(self.text, position)
                 reader.copy_row(self.row_start(k, indices), extents)
 
     def row_start(self, param: int, indices: list[str]) -> str:
@@ -311,7 +311,7 @@ class _Kernel:
 
     # -- the gangs of a row ------------------------------------------------------------------------
 
-    def gangs(self, index: int, program: Program, place: Place) -> None:
+    def gangs(self, index: int, program: Program, position: TilePosition) -> None:
         """Emit one pass over a row of a tile: read, compute, combine, gang by gang."""
         sources = {
             k: {at: result for at, (number, result) in enumerate(o.sources) if number == index}
@@ -320,7 +320,7 @@ class _Kernel:
         writers = {k: w for k, w in self.writers.items() if sources[k]}
         readers = [r for r in self.readers.values() if r.streams]
         stored = [w for w in writers.values() if w.streams]
-        with gang_loop(self.text, place, readers, stored) as (gang, bases):
+        with gang_loop(self.text, position, readers, stored) as (gang, bases):
             for k, reader in self.readers.items():
                 reader.begin_gang(gang, bases.get(reader))
                 in_memory = reader.streams and not isinstance(reader, StagedReader)
@@ -331,7 +331,7 @@ class _Kernel:
             values = body.block(program.body)
             for k, writer in writers.items():
                 own = {at: self.stored(values[r], writer) for at, r in sources[k].items()}
-                writer.take(own, place, gang, bases.get(writer))
+                writer.take(own, position, gang, bases.get(writer))
 
     def connect_accumulators(self, body: Body, index: int, program: Program, gang: Gang) -> None:
         """Let a pass change the accumulators among its outputs, which have no values."""
@@ -367,14 +367,14 @@ class _Kernel:
         """Return the emitter of a program's statements, its params connected."""
         params = [p.var for p in program.params]
         readers = {params[k]: reader for k, reader in self.readers.items()}
-        contents = contents_of(program)
+        summaries = summarize_blocks(program)
         body = Body(
             self.text,
             self.dialect,
-            varying_vars(program, self.spec.moving),
+            varying_vars(program, self.spec.varying_params),
             lambda var: self.arithmetic(readers[var].load()),
-            param_homes(program, contents),
-            contents,
+            find_load_sites(program, summaries),
+            summaries,
             self.stop,
         )
         body.values.update({params[k]: value for k, value in self.uniforms.items()})

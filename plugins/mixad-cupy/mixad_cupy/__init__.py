@@ -17,7 +17,15 @@ def mixad_backends() -> list[BackendSpec]:
     """Announce the backend ``cupy``."""
     integers = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
     dtypes = frozenset({"bool", "float16", "float32", "float64", *integers})
-    capability = Capability(("cupy",), ("cuda",), dtypes, native=True)
+    capability = Capability(
+        ("cupy",),
+        ("cuda",),
+        dtypes,
+        native=True,
+        writes_parts=True,
+        stores_beside=True,
+        accumulates=frozenset({"add", "min", "max", "write"}),
+    )
     hint = 'try python -m pip install "mixad-cupy[cuda13x]", or [cuda12x]'
     return [BackendSpec("cupy", API_VERSION, capability, _load, hint)]
 

@@ -23,7 +23,7 @@ import jax
 from mixad.backends.cpu import workers
 from mixad.backends.cpu.compiler import Module, cached_module
 from mixad.errors import BackendError
-from mixad.kernel.arguments import ArgumentBlock
+from mixad.kernel.arguments import ArgumentLayout
 
 __all__ = ["FFI_MAJOR", "FFI_STRUCTS", "TARGET", "Record", "register"]
 
@@ -113,8 +113,8 @@ def _source() -> str:
         "metadata_traits": _Metadata.traits.offset,
         "scalar_value": _Scalar.value.offset,
         "buffer_data": _Buffer.data.offset,
-        "block_stop": ArgumentBlock.STOP,
-        "block_outside": ArgumentBlock.OUTSIDE,
+        "block_stop": ArgumentLayout.STOP,
+        "block_outside": ArgumentLayout.OUTSIDE,
         "major": FFI_MAJOR,
         "sigaction": (
             "declare i32 @sigaction(i32, ptr, ptr)"

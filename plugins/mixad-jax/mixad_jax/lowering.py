@@ -103,29 +103,30 @@ def _planned(
         OutputRequest(0, k, s if s != shape or program.accumulator(k) else None)
         for k, s in enumerate(shapes)
     ]
-    launch = plan((program,), requests, layouts, shape, backend.cache_bytes, folds=backend.folds)
-    binding = bind(launch, accumulator)
-    if not binding.tiles:
+    can = registry.capability(backend.name)
+    launch = plan((program,), requests, layouts, shape, can.cache_bytes, folds=can.folds)
+    block = bind(launch, accumulator)
+    if not block.tiles:
         return None
     kernel = backend.compile(launch.spec)
-    words, places = binding.words[:], [-1] * len(layouts)
-    for k, at in binding.arrays:
+    words, places = block.words[:], [-1] * len(layouts)
+    for k, at in block.arrays:
         if 0 in layouts[k].shape:
             words[at] = _NOTHING.buffer_info()[0]
         else:
             places[k] = at
-    outputs = binding.outputs
+    outputs = block.outputs
     added = tuple(k for k, out in enumerate(outputs) if out.is_accumulated)
     messages = [
         f"mixad: {outside_message(k, launch)}" if _is_indexed(launch, k) else ""
         for k in range(len(layouts) + len(outputs))
     ]
-    content = repr((CODE_VERSION, launch.spec.token, binding.words.tolist(), messages)).encode()
+    content = repr((CODE_VERSION, launch.spec.token, block.words.tolist(), messages)).encode()
     key = struct.unpack("<2q", hashlib.sha256(content).digest()[:16])
     record = Record(
         kernel=kernel.address,
-        tiles=binding.tiles,
-        runs_directly=runs_directly(kernel, launch, binding),
+        tiles=block.tiles,
+        runs_directly=runs_directly(kernel, launch, block),
         may_not_end=kernel.may_not_end,
         streams=launch.spec.streaming,
         words=words,
@@ -135,7 +136,7 @@ def _planned(
         owner=kernel,
     )
     register(key, record)
-    return _Planned(key, tuple(map(_memory, outputs)), added, outputs, binding.axes)
+    return _Planned(key, tuple(map(_memory, outputs)), added, outputs, block.axes)
 
 
 def _is_indexed(launch: Any, array: int) -> bool:

@@ -38,7 +38,7 @@ KERNEL.multiple_results = True
 
 
 class JaxIntegration:
-    """What mixad asks about calls on JAX's arrays: see `mixad.backends.hookspecs.Integration`."""
+    """What mixad asks about calls on JAX's arrays: see `mixad.backends.protocols.Integration`."""
 
     kinds: tuple[type, ...] = (jax.core.Tracer,)  # values inside JAX's transforms
 

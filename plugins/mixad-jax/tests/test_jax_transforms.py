@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import mixad
+from mixad.backends import registry
 from mixad.errors import (
     KernelGradientError,
     KernelShapeError,
@@ -434,7 +436,8 @@ def test_more_inputs_than_one_pass_holds() -> None:
 
 
 def test_large_results_that_are_written_past_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixad.backends.registry.backend("cpu"), "cache_bytes", 1)
+    small = replace(registry.capability("cpu"), cache_bytes=1)
+    monkeypatch.setattr(registry, "capability", {"cpu": small}.__getitem__)
     x = jnp.asarray(np.random.default_rng(4).random((200, 333)))
     w = jnp.asarray(np.ones(333))
     found, expected = (

@@ -76,7 +76,15 @@ def mixad_backends() -> list[BackendSpec]:
     integers = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
     floats = {"bfloat16", "float16", "float32", "float64"}
     dtypes = frozenset({"bool", *floats, *integers})
-    capability = Capability(("torch",), ("cuda",), dtypes, native=True)
+    capability = Capability(
+        ("torch",),
+        ("cuda",),
+        dtypes,
+        native=True,
+        writes_parts=True,
+        stores_beside=True,
+        accumulates=frozenset({"add", "min", "max", "write"}),
+    )
     hint = "it needs a CUDA device and a build of torch for it, with cuda-bindings"
     return [BackendSpec("torch", API_VERSION, capability, _load, hint)]
 

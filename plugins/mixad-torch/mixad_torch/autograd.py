@@ -41,7 +41,7 @@ _NUMBERS = {torch.SymBool: bool, torch.SymInt: int, torch.SymFloat: float}
 
 
 class TorchIntegration:
-    """What mixad asks about calls on tensors: see `mixad.backends.hookspecs.Integration`."""
+    """What mixad asks about calls on tensors: see `mixad.backends.protocols.Integration`."""
 
     kinds: tuple[type, ...] = _FOLLOWED  # tensors without elements, which torch traces with
     borrows_of = "torch"  # whose functions it calls for which mixad has no rule

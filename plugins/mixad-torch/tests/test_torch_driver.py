@@ -9,6 +9,7 @@ import sys
 from array import array
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,8 @@ from stand_in import StandIn  # noqa: E402
 import mixad  # noqa: E402
 from mixad.backends import nvrtc, registry  # noqa: E402
 from mixad.backends.cuda import ATTRIBUTES, CudaBackend, usage_in  # noqa: E402
-from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hookimpl  # noqa: E402
+from mixad.backends.hookspecs import API_VERSION, BackendSpec, hookimpl  # noqa: E402
 from mixad.errors import BackendError, TracerError  # noqa: E402
-from mixad.scalar.types import STORED_TYPES  # noqa: E402
 from mixad.tape import registers, segments  # noqa: E402
 from mixad.tape.plan import Plan  # noqa: E402
 
@@ -81,8 +81,10 @@ def plugin(driver):
     class Plugin:
         @hookimpl
         def mixad_backends(self):
-            dtypes = frozenset(t.dtype_name for t in STORED_TYPES)
-            capability = Capability(("torch",), ("cpu",), dtypes, native=True)
+            import mixad_torch
+
+            (own,) = mixad_torch.mixad_backends()
+            capability = replace(own.capability, devices=("cpu",))
             made = CudaBackend("torch-stand-in", driver)
             return [BackendSpec("torch-stand-in", API_VERSION, capability, lambda: made, "")]
 

@@ -202,7 +202,7 @@ def objects_for(triple):
     layouts = [Layout(F32, (999, 333), (2000, 4))] * 2
     requests = [OutputRequest(0, 0), OutputRequest(0, 0, (1, 333)), OutputRequest(0, 0, ())]
     launch = plan((b.finish([out]),), requests, layouts, (999, 333), 1 << 30)
-    host = Host("generic", "", 128, 1 << 30, None, triple)
+    host = Host("generic", "", 128, None, triple)
     with LLVM_LOCK:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixad.backends import registry
-from mixad.backends.execute import Kernel, stores_beside, writes_parts
+from mixad.backends.execute import Kernel, capability_beside, writes_parts
 from mixad.errors import BackendError
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
@@ -103,5 +103,5 @@ def test_the_backend_that_is_asked_is_that_of_the_types(type, monkeypatch):
     resolve = registry.resolve
     monkeypatch.setattr(registry, "resolve", lambda *args: asked.append(args) or resolve(*args))
     assert writes_parts(sum_and_product(type), np.ones(3, "f4"))
-    assert stores_beside(sum_and_product(type), np.ones(3, "f4"))
+    assert capability_beside(sum_and_product(type), np.ones(3, "f4")).stores_beside
     assert {dtypes for _, _, dtypes in asked} == {frozenset({type.dtype_name})}

@@ -21,11 +21,11 @@ from mixad.scalar.ir import (
     written_vars,
 )
 
-__all__ = ["Contents", "contents_of", "reads_of"]
+__all__ = ["BlockSummary", "reads_of", "summarize_blocks"]
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class BlockSummary:
     """A summary of a block and all blocks inside it."""
 
     reads: frozenset[Var]  # variables read and not written; no array params
@@ -33,29 +33,29 @@ class Contents:
     has_loop: bool  # whether there is a While
 
 
-def contents_of(program: Program) -> Mapping[int, Contents]:
-    """Return the contents of each block of a program, by ``id``."""
-    found: dict[int, Contents] = {}
-    _look_into(program.body, found)
-    return found
+def summarize_blocks(program: Program) -> Mapping[int, BlockSummary]:
+    """Return a summary of each block of a program, by ``id``."""
+    summaries: dict[int, BlockSummary] = {}
+    _summarize(program.body, summaries)
+    return summaries
 
 
-def reads_of(statement: Statement, contents: Mapping[int, Contents]) -> set[Var]:
+def reads_of(statement: Statement, summaries: Mapping[int, BlockSummary]) -> set[Var]:
     """Return the variables that a statement reads from around it, its blocks included."""
     found = {a for a in read_atoms(statement) if isinstance(a, Var)}
-    found = found.union(*(contents[id(b)].reads for b in nested_blocks(statement)))
+    found = found.union(*(summaries[id(b)].reads for b in nested_blocks(statement)))
     return found.difference(statement.carries) if isinstance(statement, While) else found
 
 
-def _look_into(block: Block, found: dict[int, Contents]) -> None:
+def _summarize(block: Block, summaries: dict[int, BlockSummary]) -> None:
     reads = {a for a in block.results if isinstance(a, Var)}
     cost, has_loop = 0, False
     for s in block.statements:
         inner = nested_blocks(s)
         for nested in inner:
-            _look_into(nested, found)
-        reads |= reads_of(s, found)
-        cost += statement_cost(s, lambda b: found[id(b)].cost)
-        has_loop |= isinstance(s, While) or any(found[id(b)].has_loop for b in inner)
+            _summarize(nested, summaries)
+        reads |= reads_of(s, summaries)
+        cost += statement_cost(s, lambda b: summaries[id(b)].cost)
+        has_loop |= isinstance(s, While) or any(summaries[id(b)].has_loop for b in inner)
     reads.difference_update(*map(written_vars, block.statements))
-    found[id(block)] = Contents(frozenset(reads), cost, has_loop)
+    summaries[id(block)] = BlockSummary(frozenset(reads), cost, has_loop)

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 
-from mixad.kernel import contents, cost, order
-from mixad.kernel.contents import contents_of
+from mixad.kernel import block_summary, cost, order
+from mixad.kernel.block_summary import summarize_blocks
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Var, While, nested_blocks, read_atoms, walk_statements, written_vars
 from mixad.scalar.types import F64
@@ -31,7 +31,7 @@ def reads_from_around(block):
 @settings(max_examples=EXAMPLES)
 @given(programs(Recipe(statements=6, depth=4, turns=2, arrays=True)))
 def test_contents_are_what_a_look_through_each_block_finds(program):
-    found = contents_of(program)
+    found = summarize_blocks(program)
     for block in blocks_in(program.body):
         own = found[id(block)]
         assert own.reads == reads_from_around(block)
@@ -61,7 +61,7 @@ def test_each_statement_of_a_long_chain_is_looked_at_once(monkeypatch, length):
         looked_at.append(statement)
         return cost.statement_cost(statement, inside)
 
-    for module in (contents, order):
+    for module in (block_summary, order):
         monkeypatch.setattr(module, "statement_cost", statement_cost)
     order.order_by_height(program)
     assert len(looked_at) == 2 * 3 * length  # a comparison, a root and a condition; in two passes

@@ -1,12 +1,12 @@
-"""Long blocks are given to LLVM's scheduler in stretches, unless they would spill too much."""
+"""Long blocks are given to LLVM's scheduler in regions, unless they would spill too much."""
 
 import numpy as np
 import pytest
 from kernel_runner import WIDTHS, backend_of, run, spec_of
 
-from mixad.emit.llvm import stretches
-from mixad.emit.llvm.stretches import MAX_LIVE, STRETCH, scheduling_boundaries
-from mixad.kernel.contents import contents_of
+from mixad.emit.llvm import scheduling_regions
+from mixad.emit.llvm.scheduling_regions import MAX_LIVE, REGION, scheduling_boundaries
+from mixad.kernel.block_summary import summarize_blocks
 from mixad.scalar.build import Builder
 from mixad.scalar.pullback import pullback
 from mixad.scalar.types import F32, F64
@@ -42,29 +42,29 @@ def gradient_of_a_product():
 
 
 def boundaries(program, bits=WIDE):
-    return list(scheduling_boundaries(program.body, bits, contents_of(program)))
+    return list(scheduling_boundaries(program.body, bits, summarize_blocks(program)))
 
 
 def test_long_block_has_a_boundary_after_each_stretch():
-    length = 2 * STRETCH + 1
+    length = 2 * REGION + 1
     assert len(fan(3, length).body.statements) == length
-    assert boundaries(fan(3, length)) == [STRETCH, 2 * STRETCH]
+    assert boundaries(fan(3, length)) == [REGION, 2 * REGION]
 
 
 def test_block_of_one_stretch_has_none():
-    assert boundaries(fan(3, STRETCH)) == []
-    assert boundaries(fan(3, STRETCH + 1)) == [STRETCH]
+    assert boundaries(fan(3, REGION)) == []
+    assert boundaries(fan(3, REGION + 1)) == [REGION]
 
 
 def test_order_is_llvms_where_values_take_several_registers():
-    assert boundaries(fan(3, 2 * STRETCH), WIDE // 2) == []
-    assert boundaries(fan(3, 2 * STRETCH, F64)) == []
+    assert boundaries(fan(3, 2 * REGION), WIDE // 2) == []
+    assert boundaries(fan(3, 2 * REGION, F64)) == []
 
 
 def test_order_is_llvms_where_too_many_values_live():
     # while the last two arms become one, their difference lives beside them
-    assert boundaries(fan(MAX_LIVE - 1, 2 * STRETCH)) == [STRETCH]
-    assert boundaries(fan(MAX_LIVE, 2 * STRETCH)) == []
+    assert boundaries(fan(MAX_LIVE - 1, 2 * REGION)) == [REGION]
+    assert boundaries(fan(MAX_LIVE, 2 * REGION)) == []
 
 
 @pytest.mark.skipif(WIDE not in WIDTHS, reason="needs registers that hold a gang of float32")
@@ -73,7 +73,7 @@ def test_chains_take_turns_in_the_machine_code(monkeypatch):
     program = gradient_of_a_product()
     spec = spec_of(program, random_arguments(program, 0, count=32))
     kept = span_of_divisions(backend_of(WIDE).assembly(spec))
-    monkeypatch.setattr(stretches, "MAX_LIVE", 0)
+    monkeypatch.setattr(scheduling_regions, "MAX_LIVE", 0)
     assert kept < 0.7 * span_of_divisions(backend_of(WIDE).assembly(spec))
 
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from itertools import accumulate
 
 from mixad.emit.llvm.text import GANG
-from mixad.kernel.contents import Contents, reads_of
+from mixad.kernel.block_summary import BlockSummary, reads_of
 from mixad.scalar.ir import Block, Var, written_vars
 
-__all__ = ["MAX_LIVE", "STRETCH", "scheduling_boundaries"]
+__all__ = ["MAX_LIVE", "REGION", "scheduling_boundaries"]
 
-STRETCH = 128
+REGION = 128
 """Statements that LLVM may reorder as one; 96 to 256 make no difference."""
 
 MAX_LIVE = 50
@@ -27,7 +27,7 @@ MAX_LIVE = 50
 
 
 def scheduling_boundaries(
-    block: Block, vector_bits: int, contents: Mapping[int, Contents]
+    block: Block, vector_bits: int, summaries: Mapping[int, BlockSummary]
 ) -> range:
     """Return the indices of the statements before which a scheduling region of a block ends.
 
@@ -35,9 +35,9 @@ def scheduling_boundaries(
     once.
     """
     count = len(block.statements)
-    if count <= STRETCH or not _takes_one_register_each(block, vector_bits):
+    if count <= REGION or not _takes_one_register_each(block, vector_bits):
         return range(0)
-    return range(STRETCH, count, STRETCH) if _most_live(block, contents) <= MAX_LIVE else range(0)
+    return range(REGION, count, REGION) if _most_live(block, summaries) <= MAX_LIVE else range(0)
 
 
 def _takes_one_register_each(block: Block, vector_bits: int) -> bool:
@@ -45,11 +45,11 @@ def _takes_one_register_each(block: Block, vector_bits: int) -> bool:
     return all(type.is_bool or GANG * type.bits <= vector_bits for type in types)
 
 
-def _most_live(block: Block, contents: Mapping[int, Contents]) -> int:
+def _most_live(block: Block, summaries: Mapping[int, BlockSummary]) -> int:
     """Return how many values of a block live at once; truth values have their own registers."""
     last: dict[Var, int] = {}
     for index, statement in enumerate(block.statements):
-        last.update(dict.fromkeys(reads_of(statement, contents), index))
+        last.update(dict.fromkeys(reads_of(statement, summaries), index))
     last.update({a: len(block.statements) for a in block.results if isinstance(a, Var)})
     changes: Counter[int] = Counter()
     for index, statement in enumerate(block.statements):

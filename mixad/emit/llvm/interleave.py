@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mixad.emit.llvm.combine import LINE, Gang, Place, Writer, copy_memory
+from mixad.emit.llvm.combine import LINE, Gang, TilePosition, Writer, copy_memory
 from mixad.emit.llvm.text import GANG, Text, Value, memory_type
 from mixad.kernel.spec import Output
 
-__all__ = ["AbreastWriter"]
+__all__ = ["InterleavedWriter"]
 
 
-class AbreastWriter(Writer):
+class InterleavedWriter(Writer):
     """Stores several results, those of an element side by side.
 
     Where stores bypass the cache and one pass has all results, it assembles a gang on the stack and
@@ -37,7 +37,9 @@ class AbreastWriter(Writer):
         element = f"[{self.count} x {memory_type(self.type, False)}]"
         return self.text.let(f"getelementptr {element}, ptr {pointer}, i64 {index}")
 
-    def take(self, values: Mapping[int, Value], place: Place, gang: Gang, base: str | None) -> None:
+    def take(
+        self, values: Mapping[int, Value], position: TilePosition, gang: Gang, base: str | None
+    ) -> None:
         """Take the values of one gang, by their places in an element."""
         assert base is not None
         target = self.at(base, gang.here)

@@ -20,18 +20,18 @@ from mixad.scalar.ir import Load, Program, Update, walk_statements
 from mixad.scalar.narrow import from_memory
 from mixad.scalar.widen import widened
 
-__all__ = ["located", "outside_error"]
+__all__ = ["locate", "outside_error"]
 
 Raises: TypeAlias = Callable[[Sequence[Any]], bool]
 """Whether a kernel reads outside an array for some arguments."""
 
-_MAX_TURNS = 100_000
+_MAX_ITERATIONS = 100_000
 """Of a loop, when one element is interpreted."""
 
-_WAY_OUT = "read it under an `if`, or clip the index"
+_SUGGESTION = "read it under an `if`, or clip the index"
 
 
-def located(
+def locate(
     program: Program,
     arguments: Sequence[Any],
     accumulators: Sequence[tuple[int, ...]],
@@ -58,7 +58,7 @@ def outside_error(program: Program, where: str, found: OutsideError) -> KernelIn
     index = found.index[0] if len(found.index) == 1 else found.index
     message = f"{program.name}{where}: index {index} is outside {name!r} of shape {found.shape}"
     line = found.load.line
-    return KernelIndexError(message, location=line.place if line else None, hint=_WAY_OUT)
+    return KernelIndexError(message, location=line.place if line else None, hint=_SUGGESTION)
 
 
 def _suspected(program: Program, where: str) -> KernelIndexError:
@@ -69,7 +69,7 @@ def _suspected(program: Program, where: str) -> KernelIndexError:
     numbers = " or ".join(str(line.number) for line in lines)
     also = f" (read on line {numbers})" if len(lines) > 1 else ""
     message = f"{program.name}{where}: an index is outside {names}{also}"
-    return KernelIndexError(message, location=lines[0].place if lines else None, hint=_WAY_OUT)
+    return KernelIndexError(message, location=lines[0].place if lines else None, hint=_SUGGESTION)
 
 
 def _array(program: Program, load: Load | Update) -> str:
@@ -125,7 +125,7 @@ def _interpreted(
     }
     values += [zeros[a.var] for a in program.accumulators]
     try:
-        interpret(program, values, max_turns=_MAX_TURNS)
+        interpret(program, values, max_turns=_MAX_ITERATIONS)
     except OutsideError as found:
         return found
     except TurnLimitError:
