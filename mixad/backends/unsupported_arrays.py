@@ -47,10 +47,14 @@ def plain_block(block: object, what: str) -> object:
 def with_plain_blocks(array: Array, beside: Array | None = None) -> Array:
     """Return a lazy array, each block of which is checked when it is computed.
 
-    With ``beside``, whose axes are the array's last ones, its blocks are checked instead.
+    With ``beside``, whose axes are the array's last ones, its blocks are checked instead, and these
+    axes are cut as it is.
     """
     if beside is None and array.name.startswith(_PLAIN_BLOCKS):
         return array
+    if beside is not None:
+        lead = array.ndim - beside.ndim
+        array = array.rechunk({lead + axis: chunks for axis, chunks in enumerate(beside.chunks)})
     axes, token = tuple(range(array.ndim)), _PLAIN_BLOCKS if beside is None else "mixad-beside"
     looked_at = () if beside is None else (beside, axes[array.ndim - beside.ndim :])
     return sys.modules["dask.array"].blockwise(
