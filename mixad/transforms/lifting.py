@@ -10,6 +10,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import (
+    NUMPY,
     as_array,
     describe_array,
     is_array,
@@ -358,6 +359,8 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
         library, is_whole = library_beside(given), not element_type_of(given.dtype).is_inexact
     except (KernelTypeError, TracerError) as error:
         raise error.about(what) from None
+    if library is NUMPY and cell.library.is_lazy and not isinstance(given, Tracer):
+        library, given = cell.library, cell.library.readable(given)
     if library is not cell.library:
         raise TracerError(
             f"{what} is an array of {library.name}, {of} is one of {cell.library.name}: convert it"

@@ -90,7 +90,10 @@ def _blocks(
 
     axes = tuple(range(rank))
     operands: list[Any] = []
-    pairs = list(zip(passes[0].params, arguments, strict=True))
+    pairs = [
+        (p, a if p.kind == "uniform" else da.asarray(a))  # NumPy's beside lazy ones
+        for p, a in zip(passes[0].params, arguments, strict=True)
+    ]
     lanes = [argument for param, argument in pairs if param.kind == "lane"]
     largest = max(lanes, key=_size, default=None)
     for at, (param, argument) in enumerate(pairs):
