@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -182,3 +185,52 @@ def test_sums_are_added_up_as_dask_is_configured(graphs: list[Any]) -> None:
         found.compute()
         sizes.append(len(graphs[-1]))
     assert sizes[0] - sizes[1] == 30  # 16 + 8 + 4 + 2 sums before the last one
+
+
+@mixad.broadcast
+def looked_up(i, table: mixad.Array):
+    return table[i] * 2.0
+
+
+def test_source_travels_only_where_an_error_may_name_it() -> None:
+    x = da.from_array(_data(), chunks=4)
+    found = mixad.value_and_grad(_loss, argnums=(1, 2, 3))(x, 0.1, 1.0, 0.9)
+    graph = pickle.dumps(found)
+    assert b"model" in graph
+    assert b"return b * (2.0" not in graph
+    assert b"test_dask_graphs" not in graph.replace(__name__.encode(), b"")
+    places = da.from_array(np.asarray([0, 1, 7]), chunks=2)
+    lazy = looked_up(places, np.ones(3))
+    assert b"return table[i] * 2.0" in pickle.dumps(lazy)
+    with pytest.raises(IndexError, match=r"table\[i\] \* 2\.0"):
+        lazy.compute()
+
+
+LIMITS = ("MIXAD_NUM_THREADS", "MIXAD_POOL_BYTES")
+
+
+@pytest.mark.rows(
+    ("nanny", "memory", "given", "want"),
+    [
+        ("tcp://host:1", 800, None, ("3", "100")),
+        ("tcp://host:1", None, None, ("3", None)),
+        ("tcp://host:1", 800, "7", ("7", "7")),
+        (None, 800, None, (None, None)),
+    ],
+)
+def test_kernels_fit_into_processes_that_dask_has_started(
+    nanny: Any, memory: Any, given: Any, want: Any
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    worker = SimpleNamespace(
+        nanny=nanny,
+        state=SimpleNamespace(nthreads=3),
+        memory_manager=SimpleNamespace(memory_limit=memory),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name in LIMITS:
+            patch.setenv(name, "0")
+            patch.delenv(name) if given is None else patch.setenv(name, given)
+        patch.setattr(distributed, "get_worker", lambda: worker)
+        backend._fit_into_worker.__wrapped__()
+        assert tuple(map(os.environ.get, LIMITS)) == want

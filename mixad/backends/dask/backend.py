@@ -7,8 +7,10 @@ over several blocks is added up by one tree of tasks for all results summed over
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import add
 from typing import Any, TypeAlias
 
@@ -16,14 +18,18 @@ import numpy as np
 
 from mixad.backends.execute import broadcast_shape, kernel_for
 from mixad.backends.unsupported_arrays import plain_block
+from mixad.config import NUM_THREADS, POOL_BYTES
 from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
-from mixad.scalar.ir import Param, Program, source_lines
+from mixad.scalar.ir import Param, Program, source_lines, without_lines
 from mixad.scalar.widen import without_rules
 
 __all__ = ["DaskBackend"]
 
 _SPLIT_EVERY = 16
 """Blocks whose sums one task adds up, unless Dask's ``split_every`` is configured."""
+
+_SHARE = 8
+"""The part of a worker's memory that kernels may keep for results to come, as of a machine's."""
 
 _Axes: TypeAlias = tuple[int | None, ...]
 """For each axis of a result, the axis of the broadcast that it is; None if it is summed."""
@@ -53,6 +59,8 @@ class DaskBackend:
     def launch(self, bound: Launch, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results, which Dask computes when someone asks for them."""
         spec, passes = bound.spec, tuple(map(without_rules, bound.spec.passes))
+        if not spec.checks_indices:  # no message on a worker names a line
+            passes = tuple(map(without_lines, passes))
         axes = [_axes(shape, bound.shape) for shape in bound.results]
         wanted = tuple([(*o.source, own) for o, own in zip(spec.outputs, axes, strict=True)])
         name = f"mixad-{passes[0].name}"
@@ -176,10 +184,30 @@ def _result(name: str, blocks: Any, position: int, dtype: np.dtype[Any], axes: _
 
 def _block(passes: tuple[Program, ...], wanted: tuple[_Wanted, ...], *arguments: Any) -> Any:
     """Compute what a block gives of each result."""
+    _fit_into_worker()
     pairs = zip(passes[0].params, arguments, strict=True)
     values = [_of_block(p, a, _place(passes[0], p)) for p, a in pairs]
     shape = broadcast_shape(passes[0], [np.shape(value) for value in values])
     return kernel_for(passes, tuple([_request(*each, shape) for each in wanted]))(values)
+
+
+@cache
+def _fit_into_worker() -> None:
+    """Give kernels in a worker process of Dask its threads, and their pool a share of its memory.
+
+    Dask sets OMP_NUM_THREADS there in the same way. What the user has set stays.
+    """
+    distributed = sys.modules.get("distributed")
+    try:
+        worker = distributed and distributed.get_worker()
+    except ValueError:  # another scheduler runs the task
+        return
+    if worker is None or worker.nanny is None:  # the process is the user's own
+        return
+    memory = worker.memory_manager.memory_limit
+    os.environ.setdefault(NUM_THREADS.name, str(worker.state.nthreads))
+    if memory:
+        os.environ.setdefault(POOL_BYTES.name, str(memory // _SHARE))
 
 
 def _request(at: int, result: int, axes: _Axes, shape: tuple[int, ...]) -> OutputRequest:
