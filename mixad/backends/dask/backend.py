@@ -7,7 +7,6 @@ over several blocks is added up by one tree of tasks for all results summed over
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache, partial, reduce
@@ -205,9 +204,9 @@ def _fit_into_worker() -> None:
     if worker is None or worker.nanny is None:  # the process is the user's own
         return
     memory = worker.memory_manager.memory_limit
-    os.environ.setdefault(NUM_THREADS.name, str(worker.state.nthreads))
+    NUM_THREADS.suggest(str(worker.state.nthreads))
     if memory:
-        os.environ.setdefault(POOL_BYTES.name, str(memory // _SHARE))
+        POOL_BYTES.suggest(str(memory // _SHARE))
 
 
 def _request(at: int, result: int, axes: _Axes, shape: tuple[int, ...]) -> OutputRequest:
