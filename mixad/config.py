@@ -124,6 +124,17 @@ class Variable(Generic[T]):
                 f"unset it to get the default"
             ) from None
 
+    def suggest(self, text: str) -> None:
+        """Set the variable in this process, unless the user has chosen a value.
+
+        Parameters
+        ----------
+        text : str
+            What `parse` takes.
+        """
+        if not self.is_set():
+            os.environ[self.name] = text
+
     def _text(self, environ: Mapping[str, str] | None) -> str:
         """Return the value of the variable, empty if it is not set.
 

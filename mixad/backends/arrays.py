@@ -53,7 +53,7 @@ __all__ = ["DESCRIPTIONS", "NUMBERS", "NUMPY", "Array", "Library", "adopt", "as_
 _RULES = {
     "numpy": NUMPY_RULES,
     "cupy": PLAIN_NUMPY_RULES,
-    "dask": PLAIN_NUMPY_RULES,
+    "dask": NUMPY_RULES,
 }
 _TORCH_RULES = {"torch.float32": TORCH_RULES, "torch.float64": TORCH_DOUBLE_RULES}
 """By torch's default dtype."""
@@ -98,6 +98,15 @@ class Library:
         """How its memory is shared with NumPy."""
         return MEMORY.get(self.name, DLPACK)
 
+    def beside(self, other: Library) -> Library | None:
+        """Return the library of operations on arrays of this and another; None if they do not mix.
+
+        NumPy's arrays go into the graphs of lazy ones.
+        """
+        if other is self or (self.is_lazy and other is NUMPY):
+            return self
+        return other if other.is_lazy and self is NUMPY else None
+
     def dtype_of(self, type: ScalarType) -> Any:
         """Return its dtype of a scalar type."""
         found = self._dtypes.get(type)
@@ -141,6 +150,11 @@ class Library:
         """
         is_array = self.is_lazy and type(value) is sys.modules["dask.array"].Array
         return with_plain_blocks(value) if is_array else value
+
+    def readable(self, array: Array) -> Array:
+        """Return an array for the library's functions: one of NumPy's goes into a lazy one."""
+        is_numpys = self.is_lazy and isinstance(array, (np.ndarray, np.generic))
+        return self.xp.asarray(array) if is_numpys else array
 
     def with_plain_blocks_of(self, result: Array, array: Array) -> Array:
         """Return a result that a lazy array's elements decide; its blocks are checked."""

@@ -73,8 +73,13 @@ def check_writes(
 
 
 def one_place(arrays: Sequence[Any]) -> tuple[Library, str]:
-    """Return the library and the device that all arrays share."""
+    """Return the library and the device that all arrays share; NumPy's may be beside lazy ones."""
     found = dict.fromkeys((library_of(a), device_name(a)) for a in arrays)
+    if len(found) == 2:
+        (one, device), (other, second) = found
+        both = one.beside(other)
+        if both is not None and device == second:
+            return both, device
     if len(found) > 1:
         kinds = " and ".join(f"{library.name} on {device}" for library, device in found)
         raise KernelTypeError(

@@ -11,9 +11,9 @@ import numpy as np
 from mixad.backends.array_memory import Array
 from mixad.errors import KernelTypeError, TracerError
 
-__all__ = ["check_blocks", "check_dense", "check_no_tracer", "check_single", "check_untracked",
-           "has_tangent", "more_than_an_array", "plain_block", "with_plain_blocks",
-           "without_memory"]  # fmt: skip
+__all__ = ["arrays_of", "check_blocks", "check_dense", "check_no_tracer", "check_single",
+           "check_untracked", "has_tangent", "more_than_an_array", "plain_block",
+           "with_plain_blocks", "without_memory"]  # fmt: skip
 
 
 def check_blocks(array: Array) -> None:
@@ -47,10 +47,14 @@ def plain_block(block: object, what: str) -> object:
 def with_plain_blocks(array: Array, beside: Array | None = None) -> Array:
     """Return a lazy array, each block of which is checked when it is computed.
 
-    With ``beside``, whose axes are the array's last ones, its blocks are checked instead.
+    With ``beside``, whose axes are the array's last ones, its blocks are checked instead, and these
+    axes are cut as it is.
     """
     if beside is None and array.name.startswith(_PLAIN_BLOCKS):
         return array
+    if beside is not None:
+        lead = array.ndim - beside.ndim
+        array = array.rechunk({lead + axis: chunks for axis, chunks in enumerate(beside.chunks)})
     axes, token = tuple(range(array.ndim)), _PLAIN_BLOCKS if beside is None else "mixad-beside"
     looked_at = () if beside is None else (beside, axes[array.ndim - beside.ndim :])
     return sys.modules["dask.array"].blockwise(
@@ -179,8 +183,28 @@ def more_than_an_array(kind: type, hint: str | None = None) -> KernelTypeError:
     )
 
 
+def arrays_of(value: object) -> str | None:
+    """Return how users pass the arrays in an object with labels; None if it is no such object."""
+    root = type(value).__module__.partition(".")[0]
+    if root == "xarray":
+        if hasattr(value, "data_vars"):
+            return 'pass its variables: x["name"].data'
+        return 'pass x.data, or call xarray.apply_ufunc(f, x, dask="allowed")'
+    if root in ("pandas", "polars"):
+        has_columns = hasattr(value, "columns")
+        return 'pass its columns: x["name"].to_numpy()' if has_columns else "pass x.to_numpy()"
+    return None
+
+
 def without_memory(kind: type) -> KernelTypeError:
     """Return the error for a type of arrays whose memory NumPy cannot view."""
+    if hasattr(kind, "compute"):
+        root = kind.__module__.partition(".")[0]
+        return KernelTypeError(
+            f"{_name_of(kind)} is not supported: its elements are not there yet, and of lazy "
+            "arrays kernels take Dask's",
+            hint=f"let {root} call the kernel on blocks: {root}.map_blocks(f, x, dtype=x.dtype)",
+        )
     return KernelTypeError(
         f"{_name_of(kind)} is not supported: it has no memory with an element for each index",
         hint=_way_to_plain(kind),

@@ -26,6 +26,7 @@ from mixad.backends.arrays import (
 from mixad.backends.execute import Kernel, Run
 from mixad.backends.fifo_cache import FifoCache
 from mixad.backends.integrations import load_integrations
+from mixad.backends.unsupported_arrays import arrays_of
 from mixad.call.arguments import (
     Form,
     array_of_numbers,
@@ -428,7 +429,7 @@ def _in_place_of(value: Any) -> str:
     """Return what to pass in place of an object that kernels do not take."""
     if isinstance(value, str | Enum):
         return "read it from outside of the function, or from a static field of a dataclass"
-    return "pass an array, a tracer or a number"
+    return arrays_of(value) or "pass an array, a tracer or a number"
 
 
 def _with_parts(parsed: Parsed, own: Sequence[Any], captured: Sequence[Any]) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from mixad.backends.array_memory import packed_strides
-from mixad.backends.arrays import NUMPY, Library, as_array, library_of, strides_of
+from mixad.backends.arrays import NUMPY, Library, as_array, strides_of
 from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
 from mixad.constructs.leaves import result_of
 from mixad.constructs.schedule import Schedule
@@ -23,7 +23,7 @@ from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import concat
 from mixad.tape.body import Body
 from mixad.tape.native_steps import NativeSteps, Track
-from mixad.tape.node import Result, added
+from mixad.tape.node import Result, added, common_library, mixture
 from mixad.tape.operations import Static
 from mixad.tape.plan import Plan
 from mixad.tape.registers import as_register, of_register, own_array
@@ -162,7 +162,11 @@ class Step:
 
 def _run(xp: Any, *arguments: Any, loop: Loop) -> tuple[Any, ...]:
     """Run a loop over arrays."""
-    library = library_of(arguments[0]) if arguments else loop.body.results[0].kind.library
+    own = library = loop.body.results[0].kind.library
+    if arguments:
+        library = common_library("a loop of steps", arguments)
+    if library.is_lazy and not own.is_lazy:
+        raise mixture("a loop of steps", library, own)
     registers = [packed(as_register(as_array(each))) for each in arguments]
     found = _Memory(loop)
     carries, xs, captured = loop.split(registers)

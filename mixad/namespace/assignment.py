@@ -43,7 +43,7 @@ from mixad.tape.memory import (
     restore,
     share,
 )
-from mixad.tape.node import Rule, apply_rule, common_library
+from mixad.tape.node import Rule, apply_rule, common_library, mixture
 from mixad.tape.operations import call_of
 from mixad.tape.states import SMALL
 from mixad.tape.tracer import NotRecordedError, Tracer, check_alive, check_written, plain
@@ -307,6 +307,8 @@ def _part_and_value(x: Tracer, key: _Key, value: Any) -> tuple[Array, Any]:
     if not isinstance(value, Tracer) and first_traced(value) is not None:
         value = asarray(value)
     if not isinstance(value, Tracer):
+        if is_array(value) and library_of(value).is_lazy and not x.library.is_lazy:
+            raise mixture("assignment", x.library, library_of(value))
         return part, x.library.with_plain_blocks(value)
     return part, _fitting(x, key, part.shape, value)
 

@@ -54,7 +54,7 @@ def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
     for x in arrays:
         if not isinstance(x, Tracer) and not is_array(x):
             raise TracerError(f"{what} takes arrays, not a {type(x).__name__}: convert it first")
-    library = common_library(what, arrays)
+    library = common_library(what, arrays, may_mix=True)
     types = [element_type_of(x.dtype) for x in arrays]
     if types.count(types[0]) == len(types):
         return tuple(arrays)

@@ -281,7 +281,7 @@ def _library_beside(op: str, operands: Sequence[Any]) -> Library:
     """Return the library of the operands that are no Python or NumPy scalars."""
     arrays = [o for o in operands if is_strong(o)]
     strict = [o for o in arrays if not isinstance(o, np.generic)] or arrays
-    return common_library(_SYMBOLS.get(op, op), strict) if strict else NUMPY
+    return common_library(_SYMBOLS.get(op, op), strict, may_mix=True) if strict else NUMPY
 
 
 _SYMBOLS = {
@@ -298,8 +298,8 @@ def is_strong(operand: Any) -> bool:
 
 
 def _without_numpy_scalar(operand: Any, library: Library) -> Any:
-    """Return a NumPy scalar as an array beside NumPy's, as a plain number beside others."""
-    if isinstance(operand, np.generic) and library is not NUMPY:
+    """Return a NumPy scalar as an array beside NumPy's and lazy ones, else as a plain number."""
+    if isinstance(operand, np.generic) and library.beside(NUMPY) is None:
         return operand.item()
     return operand
 

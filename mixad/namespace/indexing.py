@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from array_api_compat import device, is_writeable_array
 
-from mixad.backends.arrays import NUMPY, is_array, library_of
+from mixad.backends.arrays import NUMPY, Library, is_array, library_of
 from mixad.backends.protocols import LaunchBlock, Stepping
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
@@ -42,8 +42,9 @@ def getitem(x: Any, key: Any) -> Any:
     """
     keys = key if isinstance(key, tuple) else (key,)
     if any(map(is_selection, keys)):
-        found = positions_selected(tuple(x.shape), keys) if library_beside(x) is NUMPY else None
-        return gather(x, selected(positions_of(x), key) if found is None else found)
+        is_numpys = _library_with(x, keys) is NUMPY
+        found = positions_selected(tuple(x.shape), keys) if is_numpys else None
+        return gather(x, selected(positions_of(x, keys), key) if found is None else found)
     return apply_rule(_GETITEM, x, key=tuple(map(basic_key, keys)))
 
 
@@ -92,14 +93,15 @@ def part_along(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
 
 def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     """Return the slices of ``x`` at indices along an axis, of the flat array for None."""
-    xp = library_beside(x).xp
     if axis is None:
         x, axis = reshape(x, -1), 0
     (axis,) = normalized_axes(axis, x.ndim)
     if isinstance(indices, Tracer) and library_beside(x) is NUMPY:
         return getitem(x, (*[slice(None)] * axis, indices))
-    given = positions_of(x), plain(without_lists(indices, x))
-    return gather(x, computed(xp.take, given, {"axis": axis}))
+    indices = plain(without_lists(indices, x))
+    library = _library_with(x, (indices,))
+    given = positions_of(x, (indices,)), library.readable(indices)
+    return gather(x, computed(library.xp.take, given, {"axis": axis}))
 
 
 def without_lists(indices: Any, x: Any) -> Any:
@@ -112,7 +114,8 @@ def without_lists(indices: Any, x: Any) -> Any:
 
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
     """Return one element of ``x`` for each index, from the same place along the other axes."""
-    library, positions, indices = library_beside(x), positions_of(x), plain(indices)
+    indices = plain(indices)
+    library, positions = _library_with(x, (indices,)), positions_of(x, (indices,))
     if library.is_lazy:  # it has no such function
         along = partial(np.take_along_axis, axis=axis)
         shape = (*indices.shape,)
@@ -121,14 +124,23 @@ def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
     return gather(x, computed(along, (positions, indices), {"axis": axis}))
 
 
-def positions_of(x: Any) -> Any:
-    """Return, for each element of ``x``, how many come before it.
+def positions_of(x: Any, keys: Iterable[Any] = ()) -> Any:
+    """Return, for each element of ``x``, how many come before it, as an array for some keys.
 
     A library selects these as it selects the elements: so one rule serves every way of indexing.
     """
     size, where = math.prod(x.shape), x.device if isinstance(x, Tracer) else device(x)
-    xp = library_beside(x).xp
+    xp = _library_with(x, keys).xp
     return xp.reshape(xp.arange(size, device=where), tuple(x.shape))
+
+
+def _library_with(x: Any, keys: Iterable[Any]) -> Library:
+    """Return the library in which keys select elements of ``x``: a lazy one if a key is lazy."""
+    library = library_beside(x)
+    for key in keys:
+        if is_array(key):
+            library = library.beside(library_of(key)) or library
+    return library
 
 
 def gather(x: Any, positions: Any) -> Any:
@@ -237,6 +249,8 @@ def _add_at(whole: Any, g: Any, key: _Key) -> bool:
         return False
     axes = basic_axes(key)
     if type(whole) is np.ndarray:
+        if library_of(g).is_lazy:
+            return False
         whole[axes] += g.reshape(whole[axes].shape)
         return True
     if library_of(whole).is_lazy:  # parts are no views

@@ -271,7 +271,7 @@ def refusal_of_mixture(
     floats = [x for x in pytree.leaves(tuple(arguments)) if _is_float_array(x)]
     try:
         if floats:
-            common_library(called(), floats)
+            common_library(called(), floats, may_mix=True)
     except TracerError as refusal:
         return refusal
     return None

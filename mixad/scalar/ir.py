@@ -35,7 +35,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -47,7 +47,7 @@ from mixad.scalar.types import ScalarType
 __all__ = ["ArrayType", "Atom", "Block", "Const", "Equation", "If", "Kind", "Line", "Load", "Param",
            "Program", "Statement", "Touch", "Update", "UpdateKind", "Var", "While",
            "nested_blocks", "read_atoms", "source_lines", "walk_statements",
-           "written_vars"]  # fmt: skip
+           "without_lines", "written_vars"]  # fmt: skip
 
 Kind = Literal["lane", "uniform", "array"]
 
@@ -369,6 +369,26 @@ def source_lines(program: Program) -> list[Line]:
     """Return the user's lines that a program comes from, in the order they first appear."""
     lines = (statement.line for statement in walk_statements(program.body))
     return list(dict.fromkeys(line for line in lines if line is not None))
+
+
+def without_lines(program: Program) -> Program:
+    """Return a program that does not hold the lines of the user's that it comes from."""
+    return replace(program, body=_without_lines(program.body))
+
+
+def _without_lines(block: Block) -> Block:
+    statements: list[Statement] = []
+    for statement in block.statements:
+        match statement:
+            case If():
+                then, orelse = map(_without_lines, (statement.then, statement.orelse))
+                statements.append(replace(statement, then=then, orelse=orelse, line=None))
+            case While():
+                cond, body = map(_without_lines, (statement.cond, statement.body))
+                statements.append(replace(statement, cond=cond, body=body, line=None))
+            case _:
+                statements.append(replace(statement, line=None))
+    return replace(block, statements=tuple(statements))
 
 
 def _canonical_text(program: Program) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from mixad.backends.arrays import Array
+from mixad.backends.arrays import Array, library_met
 from mixad.config import CheckMode
 from mixad.tape.cell import Cell, Kind
 
@@ -49,9 +49,9 @@ def buffer_of(cell: Cell) -> Array | None:
     return cell.pending.array if isinstance(cell.pending, Buffer) else None
 
 
-def copied(array: Array, kind: Kind) -> Array:
+def copied(array: Array) -> Array:
     """Return a copy of an array; nothing else holds it."""
-    return kind.library.xp.asarray(array, copy=True)
+    return library_met(array).xp.asarray(array, copy=True)
 
 
 def written_array(tracer: Tracer, check: CheckMode) -> Array:
@@ -70,6 +70,6 @@ def written_array(tracer: Tracer, check: CheckMode) -> Array:
         if left is None:
             return pending.array
         cell = left
-    array = copied(cell.array, kind)
+    array = copied(cell.array)
     tracer.cell = Buffer(array, check).wait(kind, device)
     return array

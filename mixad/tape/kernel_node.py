@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import is_not
 from typing import Any, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar, library_of
@@ -22,7 +23,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.forward_plan import Stored
 from mixad.tape.fusion import value_of
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.node import Result, Rule, apply_rule, common_library
+from mixad.tape.node import Result, Rule, apply_rule, common_library, lazily
 from mixad.tape.tracer import (
     Level,
     Origin,
@@ -221,7 +222,14 @@ def record(
     """
     levels, parents, shapes, strong, library, tracer = _surveyed(call, arguments)
     check_levels(levels)
-    if 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
+    if library.is_lazy:
+        beside = [
+            lazily(a, library) if kind == "lane" else a
+            for kind, a in zip(call.kinds, arguments, strict=True)
+        ]
+        if any(map(is_not, beside, arguments)):
+            return record(call, beside, options, residuals=residuals)
+    elif 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
         beside = [
             moved(a, library, getattr(strong[0], "device", None))
             if _is_elsewhere(a, library)
@@ -301,7 +309,7 @@ def _surveyed(
         if own is not None:
             strong.append(argument)
             if own is not library and library is not None:
-                common_library(call.name, strong)  # raises
+                own = common_library(call.name, strong, may_mix=True)
             library = own
     return levels, parents, shapes, strong, library or tracer.cell.kind.library, tracer
 
@@ -343,8 +351,8 @@ def _is_elsewhere(argument: Any, library: Library) -> bool:
 
 
 def moved(number: Tracer, library: Library, device: Any) -> Any:
-    """Return what was computed from Python numbers as a 0-d array of a library."""
-    if number.cell.library is library:
+    """Return what was computed from Python numbers as a 0-d array of a library, or a lazy one."""
+    if number.cell.library is library or number.cell.library.is_lazy:
         return number
     return _move(number, (number.cell.library, None), (library, device))
 
@@ -353,20 +361,10 @@ def _move(x: Any, source: _Home, target: _Home) -> Any:
     return apply_rule(_MOVE, x, source=source, target=target)
 
 
-def _number(x: Any, library: Library) -> float:
-    if library.is_lazy:
-        raise TracerError(
-            f"the gradient of a Python number is one, which beside arrays of {library.name} would "
-            f"compute all that it depends on: pass {library.module}.asarray(x) in place of the "
-            "number x"
-        )
-    return float(x)
-
-
 _Home: TypeAlias = tuple[Library, Any]  # with the device
 _MOVE = Rule(
     "a Python number",
-    lambda xp, x, source, target: target[0].asarray(_number(x, source[0]), F64, target[1]),
+    lambda xp, x, source, target: target[0].asarray(float(x), F64, target[1]),
     (lambda g, x, source, target: _move(g, target, source),),
     linear="each",
 )

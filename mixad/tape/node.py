@@ -36,7 +36,8 @@ from mixad.tape.tracer import (
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
            "RuleNode", "Shaped", "Waiting", "added", "apply_rule", "apply_without_derivative",
-           "common_library", "library_beside", "shape_of_view", "waiting_view"]  # fmt: skip
+           "common_library", "lazily", "lazy_arguments", "library_beside", "mixture",
+           "shape_of_view", "waiting_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
 """One for each output or parent of a node: None if it is zero, else an array or a tracer that
@@ -189,7 +190,7 @@ class Rule:
             array = buffer_of(arguments[0].cell)
             if array is not None:
                 part = self.evaluate(library.xp, array, **static)
-                return copied(part, arguments[0].cell.kind)
+                return copied(part)
         return self.evaluate(library.xp, *map(elements_of, arguments), **static)
 
     def argument(self, index: int) -> str:
@@ -301,9 +302,9 @@ def apply_rule(rule: Rule, *arguments: Any, **static: Any) -> Any:
     strand = strand_of(arguments)
     if strand is not None:
         return strand.call(_applied, rule, arguments, static, is_primitive=True)
-    library = common_library(rule.name, arguments)
-    if library.is_lazy and any(isinstance(a, Tracer) for a in arguments):
-        arguments = tuple(map(library.with_plain_blocks, arguments))
+    library = common_library(rule.name, arguments, may_mix=True)
+    if library.is_lazy:
+        arguments = lazy_arguments(library, arguments)
     if rule.waits_for(arguments):
         return _waiting(rule, arguments[0], static)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
@@ -379,19 +380,54 @@ def library_beside(value: Any) -> Library:
     return value.library if isinstance(value, Tracer) else library_of(value)
 
 
-def common_library(what: str, arguments: Sequence[Any]) -> Library:
-    """Return the one library that all arrays among the arguments belong to."""
+def common_library(what: str, arguments: Sequence[Any], *, may_mix: bool = False) -> Library:
+    """Return the one library that all arrays among the arguments belong to.
+
+    If they ``may_mix``, that of lazy ones beside which NumPy's are.
+    """
     first = library_beside(arguments[0])
     for argument in arguments[1:]:
         library = library_beside(argument)
         if library is not first:
-            raise TracerError(
-                f"{what} mixes arrays of {first.name} and of {library.name}: convert one of "
-                "them before the function that is differentiated, such as by "
-                f"{(library if first is NUMPY else first).module}.asarray",
-                what,
-            )
+            both = first.beside(library) if may_mix else None
+            if both is None:
+                raise mixture(what, first, library)
+            first = both
     return first
+
+
+def mixture(what: str, first: Library, second: Library) -> TracerError:
+    """Return the error for arrays of two libraries in one operation."""
+    return TracerError(
+        f"{what} mixes arrays of {first.name} and of {second.name}: convert one of "
+        "them before the function that is differentiated, such as by "
+        f"{(second if first is NUMPY else first).module}.asarray",
+        what,
+    )
+
+
+def lazy_arguments(library: Library, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments of an operation on lazy arrays; what is recorded looks at blocks."""
+    found = tuple([lazily(a, library) for a in arguments])
+    is_traced = any(isinstance(a, Tracer) for a in found)
+    return tuple(map(library.with_plain_blocks, found)) if is_traced else found
+
+
+def lazily(argument: Any, library: Library) -> Any:
+    """Return an argument of an operation on lazy arrays: one of NumPy's goes into their graph."""
+    if not isinstance(argument, Tracer):
+        return library.readable(argument)
+    return argument if argument.library is library else apply_rule(_LAZY, argument, library=library)
+
+
+_IN_ONE_CHUNK = Rule("rechunk", lambda xp, g: g.rechunk(-1), (lambda g, x: g,), linear="each")
+
+_LAZY = Rule(
+    "an array of NumPy beside lazy ones",
+    lambda xp, x, library: library.readable(x),
+    (lambda g, x, library: apply_rule(_IN_ONE_CHUNK, g),),  # as the array is
+    linear="each",
+)
 
 
 def _shaped(argument: Any) -> Shaped:

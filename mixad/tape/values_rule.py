@@ -14,7 +14,14 @@ from mixad.backends.arrays import Array
 from mixad.backends.autocast import in_given_types
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
-from mixad.tape.node import Cotangents, Result, Shaped, common_library, library_beside
+from mixad.tape.node import (
+    Cotangents,
+    Result,
+    Shaped,
+    common_library,
+    lazy_arguments,
+    library_beside,
+)
 from mixad.tape.tracer import (
     Level,
     Origin,
@@ -187,9 +194,9 @@ def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple
     if strand is not None:
         found = strand.call(_applied, rule, arguments, static, is_primitive=True)
         return cast("tuple[Any, ...]", found)
-    library = common_library(rule.name, arguments)
-    if library.is_lazy and any(isinstance(a, Tracer) for a in arguments):
-        arguments = tuple(map(library.with_plain_blocks, arguments))
+    library = common_library(rule.name, arguments, may_mix=True)
+    if library.is_lazy:
+        arguments = lazy_arguments(library, arguments)
     tracers = [a for a in arguments if isinstance(a, Tracer)]
     levels = levels_of(tracers) if tracers else frozenset[Level]()
     foresees = any(level.foresees for level in levels)

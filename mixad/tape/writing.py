@@ -73,7 +73,7 @@ class WriteNode:
 def writable(g: Any, result: Result) -> Any:
     """Return a value's cotangent as an array or a tracer of its shape that nothing else has."""
     whole = broadcast_to(g, result.shape)
-    return unshared(whole) if isinstance(whole, Tracer) else copied(whole, result.kind)
+    return unshared(whole) if isinstance(whole, Tracer) else copied(whole)
 
 
 def write(rule: Write, x: Tracer, value: Any, **static: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Literal, TypeAlias
 
+from mixad.backends.arrays import is_array, library_of
 from mixad.namespace.data_types import astype
 from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import reshape
@@ -192,4 +193,6 @@ def _array(number: Any, like: Cell) -> Any:
     """Return a number as a 0-d array of the kind of a value."""
     if isinstance(number, Tracer):
         return moved(number, like.library, like.device)
+    if is_array(number) and library_of(number).is_lazy:  # the derivative by a number beside it
+        return number
     return like.library.asarray(float(number), like.type, like.device)

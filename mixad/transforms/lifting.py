@@ -10,6 +10,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import (
+    NUMPY,
     as_array,
     describe_array,
     is_array,
@@ -17,6 +18,7 @@ from mixad.backends.arrays import (
     library_met,
     library_of,
 )
+from mixad.backends.unsupported_arrays import arrays_of
 from mixad.backends.warned import warn_user
 from mixad.call.signature import Function
 from mixad.errors import KernelTypeError, TracerError
@@ -210,9 +212,10 @@ def _check_input(level: Level, leaf: Any, position: int) -> None:
             f"{_where(level, position)} is the whole number {leaf!r}: write {float(leaf)!r}"
         )
     if not is_array(leaf):
+        instead = arrays_of(leaf) or "close over other values, or see mixad.pytree.register"
         raise TracerError(
             f"{_where(level, position)} contains a {type(leaf).__name__}: gradients are with "
-            "respect to arrays and floats; close over other values, or see mixad.pytree.register"
+            f"respect to arrays and floats; {instead}"
         )
 
 
@@ -287,9 +290,12 @@ def _a(value: Any) -> str:
 
 def _check_output(f: Function, leaf: Any, level: Level) -> None:
     if not is_array(leaf) and not is_number(leaf):
+        instead = "return arrays and numbers, and what else there is as aux, with has_aux=True"
+        if type(leaf).__module__.startswith("xarray.") and hasattr(leaf, "data"):
+            instead = "return x.data"
         raise TracerError(
             f"mixad.{level.name}: {_name(f)} returned a {type(leaf).__name__}, which is no array: "
-            "return arrays and numbers, and what else there is as aux, with has_aux=True"
+            f"{instead}"
         )
 
 
@@ -358,6 +364,8 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
         library, is_whole = library_beside(given), not element_type_of(given.dtype).is_inexact
     except (KernelTypeError, TracerError) as error:
         raise error.about(what) from None
+    if library is NUMPY and cell.library.is_lazy and not isinstance(given, Tracer):
+        library, given = cell.library, cell.library.readable(given)
     if library is not cell.library:
         raise TracerError(
             f"{what} is an array of {library.name}, {of} is one of {cell.library.name}: convert it"

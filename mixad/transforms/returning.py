@@ -40,6 +40,8 @@ def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) ->
         return gradient
     if around:  # that of a linear function is traced, too
         return constant_around(gradient, around, weak=cell.kind.weak and not gradient.shape)
+    if library_of(gradient).is_lazy and not cell.library.is_lazy:  # that of NumPy's beside it
+        return gradient
     if cell.library.is_lazy:
         return cell.library.with_plain_blocks_of(gradient, cell.array)
     if cell.kind.weak and not gradient.shape:
@@ -87,7 +89,8 @@ def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
         return unshared(broadcast_to(value, cell.shape))
     if cotangent.is_own(cell.shape):
         return value
-    return xp.asarray(xp.broadcast_to(value, cell.shape), copy=True)
+    xp = library_of(value).xp  # lazy if the value was NumPy's beside lazy arrays
+    return xp.asarray(broadcast_to(value, cell.shape), copy=True)
 
 
 def copied(array: Any) -> Any:

@@ -180,12 +180,26 @@ def refuse_dask_arrays_of_unknown_shape():
 
 
 @refused("""
-TracerError: the gradient of a Python number is one, which beside arrays of dask would compute all \
-that it depends on: pass dask.array.asarray(x) in place of the number x
+TracerError: a loop of steps mixes arrays of numpy and of dask: convert one of them before the \
+function that is differentiated, such as by dask.array.asarray
 """)
-def refuse_dask_arrays_beside_a_number():
+def refuse_a_loop_over_numpys_arrays_beside_dasks():
     x = dask_array()
-    mixad.grad(lambda a: (a * x).sum())(2.0)
+    mixad.grad(lambda w: (x * mixad.map(lambda a: a * a, w)).sum())(np.ones(3))
+
+
+@refused("""
+TracerError: assignment mixes arrays of numpy and of dask: convert one of them before the function \
+that is differentiated, such as by dask.array.asarray
+""")
+def refuse_to_write_a_lazy_number_into_an_array_of_numpy():
+    x = dask_array()
+
+    def loss(w):
+        w[0] = x.sum()
+        return w.sum()
+
+    mixad.grad(loss)(np.ones(3))
 
 
 @refused("""

@@ -456,3 +456,19 @@ element for each index
 """)
 def refuse_array_without_memory():
     product(Coordinates(), 2.0)
+
+
+class Later(Coordinates):
+    """A lazy array of a library that nobody knows."""
+
+    def compute(self):
+        return STRICT
+
+
+@refused("""
+KernelTypeError: product: argument 'x': Later is not supported: its elements are not there yet, \
+and of lazy arrays kernels take Dask's
+  Instead: let calls_values call the kernel on blocks: map_blocks(f, x, dtype=x.dtype)
+""")
+def refuse_lazy_array_of_another_library():
+    product(Later(), 2.0)

@@ -1306,12 +1306,24 @@ def follow_dask_arrays_of_unknown_shape():
     ]
 
 
-def follow_dask_arrays_beside_a_number():
+def follow_a_loop_over_numpys_arrays_beside_dasks():
     import dask.array
 
     x = dask_x()
-    got = mixad.grad(lambda a: (a * x).sum())(dask.array.asarray(2.0))
-    return [(got.compute(), 6.0)]
+    f = mixad.grad(lambda w: (x * mixad.map(lambda a: a * a, w)).sum())
+    return [(f(dask.array.asarray(X)).compute(), 2 * X * X)]
+
+
+def follow_to_write_a_lazy_number_into_an_array_of_numpy():
+    import dask.array
+
+    x = dask_x()
+
+    def loss(w):
+        w[0] = x.sum()
+        return w.sum()
+
+    return [(mixad.grad(loss)(dask.array.asarray(X)).compute(), [0.0, 1.0, 1.0])]
 
 
 def follow_dask_arrays_on_another_backend():

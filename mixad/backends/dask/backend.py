@@ -1,24 +1,40 @@
-"""Kernels on lazy arrays: the program goes into the graph, blocks of NumPy arrays go through it.
+"""Kernels on lazy arrays: programs go into the graph, blocks of NumPy arrays go through them.
 
-Nothing is computed here.  A block is computed by the best backend for NumPy on the machine that
-computes it; sums are summed block by block first, then as Dask sums.
+Nothing is computed here.  One task for each block computes all results of a kernel, with the best
+backend for NumPy on the machine that computes the block; sums are taken inside.  What is summed
+over several blocks is added up by one tree of tasks for all results summed over the same blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache, partial, reduce
+from operator import add
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from mixad.backends.execute import kernel_for
+from mixad.backends.execute import broadcast_shape, kernel_for
 from mixad.backends.unsupported_arrays import plain_block
-from mixad.kernel.spec import KernelSpec, Launch, Output, OutputRequest
-from mixad.scalar.ir import Param, Program, source_lines
+from mixad.config import NUM_THREADS, POOL_BYTES
+from mixad.kernel.spec import KernelSpec, Launch, OutputRequest
+from mixad.scalar.ir import Param, Program, source_lines, without_lines
 from mixad.scalar.widen import without_rules
 
 __all__ = ["DaskBackend"]
+
+_SPLIT_EVERY = 16
+"""Blocks whose sums one task adds up, unless Dask's ``split_every`` is configured."""
+
+_SHARE = 8
+"""The part of a worker's memory that kernels may keep for results to come, as of a machine's."""
+
+_Axes: TypeAlias = tuple[int | None, ...]
+"""For each axis of a result, the axis of the broadcast that it is; None if it is summed."""
+
+_Wanted: TypeAlias = tuple[int, int, _Axes]
+"""A pass, the position among its outputs, and the axes of the result."""
 
 
 class DaskBackend:
@@ -42,49 +58,186 @@ class DaskBackend:
     def launch(self, bound: Launch, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results, which Dask computes when someone asks for them."""
         spec, passes = bound.spec, tuple(map(without_rules, bound.spec.passes))
-        return tuple(
-            _result(passes[output.source[0]], output, shape, len(bound.shape), arguments)
-            for output, shape in zip(spec.outputs, bound.results, strict=True)
-        )
+        if not spec.checks_indices:  # no message on a worker names a line
+            passes = tuple(map(without_lines, passes))
+        axes = [_axes(shape, bound.shape) for shape in bound.results]
+        wanted = tuple([(*o.source, own) for o, own in zip(spec.outputs, axes, strict=True)])
+        name = f"mixad-{passes[0].name}"
+        blocks = _blocks(name, passes, wanted, len(bound.shape), arguments)
+        several = [axis for axis, number in enumerate(blocks.numblocks) if number > 1]
+        together: dict[tuple[int, ...], list[int]] = {}  # results by the axes that are added up
+        for at, own in enumerate(axes):
+            together.setdefault(tuple([a for a in several if a not in own]), []).append(at)
+        results: dict[int, Any] = {}
+        for over, chosen in together.items():
+            found = _added_up(name, blocks, chosen, over) if over else blocks
+            for position, at in enumerate(chosen):
+                place = position if over else at
+                results[at] = _result(name, found, place, spec.outputs[at].type.dtype, axes[at])
+        return tuple([results[at] for at in range(len(axes))])
 
 
-def _result(
-    program: Program, output: Output, shape: tuple[int, ...], rank: int, arguments: Sequence[Any]
+def _axes(shape: tuple[int, ...], whole: tuple[int, ...]) -> _Axes:
+    """Return the axes of a result of some shape: it may lack the first ones of the broadcast."""
+    lead = len(whole) - len(shape)
+    return tuple(
+        [None if extent != whole[lead + a] else lead + a for a, extent in enumerate(shape)]
+    )
+
+
+def _blocks(
+    name: str,
+    passes: tuple[Program, ...],
+    wanted: tuple[_Wanted, ...],
+    rank: int,
+    arguments: Sequence[Any],
 ) -> Any:
-    """Return one output: for each element of the broadcast, or summed to a shape."""
+    """Return an array whose blocks are tuples: what a block gives of each result."""
     import dask.array as da
 
     axes = tuple(range(rank))
-    dtype = output.type.dtype
     operands: list[Any] = []
-    for at, (param, argument) in enumerate(zip(program.params, arguments, strict=True)):
+    pairs = [
+        (p, a if p.kind == "uniform" else da.asarray(a))  # NumPy's beside lazy ones
+        for p, a in zip(passes[0].params, arguments, strict=True)
+    ]
+    lanes = [argument for param, argument in pairs if param.kind == "lane"]
+    largest = max(lanes, key=_size, default=None)
+    for at, (param, argument) in enumerate(pairs):
         if param.kind == "uniform":
             operands += [argument, () if isinstance(argument, da.Array) else None]
         elif param.kind == "lane":
-            operands += [argument, axes[rank - argument.ndim :]]
+            operands += [_cut_like(argument, largest), axes[rank - argument.ndim :]]
         else:  # read at any place: every block gets the whole array
-            block = partial(plain_block, what=_place(program, param))  # before they are joined
+            block = partial(plain_block, what=_place(passes[0], param))  # before they are joined
             whole = argument.map_blocks(block, dtype=argument.dtype, meta=argument._meta).rechunk(
                 -1
             )
             operands += [whole, tuple(rank + 64 * at + k for k in range(whole.ndim))]
-    full = da.blockwise(
-        partial(_block, program, output.source[1]),
+    return da.blockwise(
+        partial(_block, passes, wanted),
         axes,
         *operands,
-        dtype=dtype,
-        meta=np.empty((0,) * rank, dtype),
+        dtype=object,
+        meta=np.empty((0,) * rank, object),
         concatenate=True,
-        name=None,
+        token=name,
     )
-    return full if full.shape == shape else _summed(full, shape)
 
 
-def _block(program: Program, result: int, *arguments: Any) -> Any:
-    """Compute one output on a block."""
-    kernel = kernel_for((program,), (OutputRequest(0, result),))
-    pairs = zip(program.params, arguments, strict=True)
-    return kernel([_of_block(p, a, _place(program, p)) for p, a in pairs])[0]
+def _size(array: Any) -> int:
+    return int(array.size)
+
+
+def _cut_like(array: Any, largest: Any) -> Any:
+    """Return an array in chunks like those of the largest one, which are cheaper to leave."""
+    if array.size == largest.size:
+        return array
+    lead = largest.ndim - array.ndim
+    return array.rechunk(
+        {
+            axis: largest.chunks[lead + axis]
+            for axis, extent in enumerate(array.shape)
+            if lead + axis >= 0 and extent == largest.shape[lead + axis]
+        }
+    )
+
+
+def _added_up(name: str, blocks: Any, chosen: Sequence[int], over: tuple[int, ...]) -> Any:
+    """Return an array whose blocks are tuples of some results only, added up over axes."""
+    import dask.array as da
+    from dask import config
+
+    return da.reduction(
+        blocks,
+        partial(_chosen, chosen),
+        _sums,
+        axis=over,
+        keepdims=True,
+        name=name,
+        split_every=config.get("split_every", _SPLIT_EVERY),
+        concatenate=False,
+        dtype=blocks.dtype,
+        meta=blocks._meta,
+    )
+
+
+def _result(name: str, blocks: Any, position: int, dtype: np.dtype[Any], axes: _Axes) -> Any:
+    """Return the array of one result, given one whose blocks are tuples."""
+    import dask.array as da
+
+    rank = blocks.ndim
+    own = tuple([rank + at if axis is None else axis for at, axis in enumerate(axes)])
+    return da.blockwise(
+        partial(_taken, position),
+        own,
+        blocks,
+        tuple(range(rank)),
+        new_axes={axis: 1 for axis in own if axis >= rank},
+        dtype=dtype,
+        meta=np.empty((0,) * len(axes), dtype),
+        concatenate=False,
+        token=name,
+    )
+
+
+def _block(passes: tuple[Program, ...], wanted: tuple[_Wanted, ...], *arguments: Any) -> Any:
+    """Compute what a block gives of each result."""
+    _fit_into_worker()
+    pairs = zip(passes[0].params, arguments, strict=True)
+    values = [_of_block(p, a, _place(passes[0], p)) for p, a in pairs]
+    shape = broadcast_shape(passes[0], [np.shape(value) for value in values])
+    return kernel_for(passes, tuple([_request(*each, shape) for each in wanted]))(values)
+
+
+@cache
+def _fit_into_worker() -> None:
+    """Give kernels in a worker process of Dask its threads, and their pool a share of its memory.
+
+    Dask sets OMP_NUM_THREADS there in the same way. What the user has set stays.
+    """
+    distributed = sys.modules.get("distributed")
+    try:
+        worker = distributed and distributed.get_worker()
+    except ValueError:  # another scheduler runs the task
+        return
+    if worker is None or worker.nanny is None:  # the process is the user's own
+        return
+    memory = worker.memory_manager.memory_limit
+    NUM_THREADS.suggest(str(worker.state.nthreads))
+    if memory:
+        POOL_BYTES.suggest(str(memory // _SHARE))
+
+
+def _request(at: int, result: int, axes: _Axes, shape: tuple[int, ...]) -> OutputRequest:
+    """Return the request for a result on a block of some shape."""
+    is_stored = axes == tuple(range(len(shape)))
+    own = tuple([1 if axis is None else shape[axis] for axis in axes])
+    return OutputRequest(at, result, None if is_stored else own)
+
+
+def _chosen(places: Sequence[int], block: Any, axis: Any, keepdims: bool) -> Any:
+    """Return some results of a block, which Dask adds up over axes."""
+    return tuple([block[at] for at in places])
+
+
+def _sums(blocks: Any, axis: Any, keepdims: bool) -> Any:
+    """Return the sums of each result of several blocks, which come in lists of lists."""
+    return tuple([reduce(add, parts) for parts in zip(*_flat(blocks), strict=True)])
+
+
+def _taken(position: int, blocks: Any) -> Any:
+    """Return one result of a block, which comes in a list for each axis that was summed."""
+    return next(_flat(blocks))[position]
+
+
+def _flat(blocks: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the blocks in lists of lists."""
+    if isinstance(blocks, tuple):
+        yield blocks
+    else:
+        for each in blocks:
+            yield from _flat(each)
 
 
 def _place(program: Program, param: Param) -> str:
@@ -97,10 +250,3 @@ def _of_block(param: Param, value: Any, what: str) -> Any:
     if param.kind != "uniform":
         return np.asarray(plain)
     return plain.item() if isinstance(plain, (np.ndarray, np.generic)) else plain
-
-
-def _summed(full: Any, shape: tuple[int, ...]) -> Any:
-    """Return the sum over the axes that a shape lacks or has with extent 1."""
-    lead = full.ndim - len(shape)
-    axes = [a for a in range(full.ndim) if a < lead or (shape[a - lead] == 1 != full.shape[a])]
-    return full.sum(axis=tuple(axes), dtype=full.dtype, keepdims=True).reshape(shape)
