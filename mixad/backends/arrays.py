@@ -156,6 +156,18 @@ class Library:
         is_numpys = self.is_lazy and isinstance(array, (np.ndarray, np.generic))
         return self.xp.asarray(array) if is_numpys else array
 
+    def broadcast_to(self, array: Array, shape: tuple[int, ...]) -> Array:
+        """Return a view of an array in a larger shape; a lazy one has chunks along new axes."""
+        if not self.is_lazy:
+            return self.xp.broadcast_to(array, shape)
+        lead = len(shape) - array.ndim
+        chunks = [
+            "auto" if axis < lead or array.shape[axis - lead] != n else array.chunks[axis - lead]
+            for axis, n in enumerate(shape)
+        ]
+        found = sys.modules["dask.array.core"].normalize_chunks(chunks, shape, dtype=array.dtype)
+        return self.xp.broadcast_to(array, shape, chunks=found)
+
     def with_plain_blocks_of(self, result: Array, array: Array) -> Array:
         """Return a result that a lazy array's elements decide; its blocks are checked."""
         return with_plain_blocks(result, self.with_plain_blocks(array)) if self.is_lazy else result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -57,15 +56,7 @@ def broadcast_to(x: Any, shape: Shape) -> Any:
 
 
 def _broadcast(xp: Any, x: Any, shape: Shape) -> Any:
-    if library_of(x).is_lazy:  # whose function makes one chunk of a new axis, however long it is
-        lead = len(shape) - x.ndim
-        chunks = [
-            "auto" if axis < lead or x.shape[axis - lead] != extent else x.chunks[axis - lead]
-            for axis, extent in enumerate(shape)
-        ]
-        found = sys.modules["dask.array.core"].normalize_chunks(chunks, shape, dtype=x.dtype)
-        return xp.broadcast_to(x, shape, chunks=found)
-    return xp.broadcast_to(x, shape)
+    return library_of(x).broadcast_to(x, shape)
 
 
 _BROADCAST_TO = Rule(
