@@ -289,7 +289,9 @@ class TraceGraph(Graph):
         results = tuple([self._register(key, k) for k in range(max(1, len(node.results)))])
         for output, register in enumerate(results):
             self.nodes[register] = node, output
-        if type(node) is RuleNode and not any(p and type(p.node) is WriteNode for p in parents):
+        # What was written waits for the cotangents of its parts: see `backward`.
+        reads_written = any(p is not None and type(p.node) is WriteNode for p in parents)
+        if type(node) is RuleNode and not (reads_written and node.rule.part is not None):
             self._add_rule(node, arguments, results)
         else:
             self._add_call(arguments, results)
