@@ -903,7 +903,10 @@ class _Walk:
         """Count how often each equation will be given a cotangent."""
         left, planner = list(seeds), self._planner
         while left:
-            equation = planner.maker(left.pop())
+            register = left.pop()
+            equation = planner.maker(register)
+            if equation is None and not planner.is_made(register):
+                raise NotPlannedError  # no equation is known: its cotangent would go nowhere
             if equation is not None:
                 self._waiting[id(equation)] += 1
                 if self._waiting[id(equation)] == 1:

@@ -151,3 +151,20 @@ def test_perturbations_are_not_confused() -> None:
     f = lambda x: (x * mixad.grad(lambda y: (x * y).sum())(2.0 * x)).sum()  # noqa: E731
     for _ in range(3):
         np.testing.assert_array_equal(mixad.grad(f)(X), 2.0 * X)
+
+
+SLOPES = np.asarray([1.0, 2.0])
+SUMMED: list[tuple[Callable[[Any], Any], Any, Any]] = [
+    (lambda h: mixad.grad(h), 2.0, 6.0),
+    (lambda h: mixad.grad(lambda a: h(a).sum()), np.asarray(2.0), 6.0),
+    (lambda h: mixad.grad(lambda a: h(a)[0]), np.asarray([2.0]), [6.0]),
+    (lambda h: mixad.grad(lambda a: -h(a) * 1.0), 2.0, -6.0),
+]
+
+
+@pytest.mark.parametrize(("outer", "at", "want"), SUMMED)
+def test_gradients_of_gradients_that_are_sums(outer: Any, at: Any, want: Any) -> None:
+    """What is differentiated again is a sum over what the argument was broadcast to."""
+    second = outer(mixad.grad(lambda a: (a**2 * SLOPES).sum()))
+    for _ in range(3):
+        np.testing.assert_allclose(second(at), want, rtol=1e-15)
