@@ -228,7 +228,9 @@ class TraceGraph(Graph):
         for key, node in pairs:
             if type(node) is KernelNode:
                 self._add_call_of(node)
-            elif not (type(node) is InputNode and node.level is level):
+            elif type(node) is InputNode and node.level is level:
+                self.made.add(self._register(key, 0))
+            else:
                 self._add_node(key, node)
         for _, node in pairs:
             if type(node) is KernelNode:
