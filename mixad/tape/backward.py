@@ -89,7 +89,7 @@ class _WayBack(Run):
             beside=outputs[0][1] if outputs else None,
             is_inner=trace.is_inner,
         )
-        planner.know(graph.made, graph.held, graph.uses)
+        planner.know(graph.made, graph.held, graph.uses, graph.storing)
         entries = planner.plan_back(seeds, of_number=of_number and bool(seeds))
         launched = [entry for entry in entries if type(entry) in (Launched, Stores)]
         self._kept = planner.awaited.union(*map(_results, launched))

@@ -37,8 +37,9 @@ class Graph:
     """Equations of nodes, and what is known of their registers.
 
     `made` are registers of values that are there, `held` of values that others hold; `uses` tells,
-    by the id of an equation, how many nodes read its results. `nodes` has what makes a register,
-    and `places` where kernels read it, along an edge.
+    by the id of an equation, how many nodes read its results. `storing` are the ids of those whose
+    partials may be stored: one reverse transform alone follows them. `nodes` has what makes a
+    register, and `places` where kernels read it, along an edge.
     """
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ class Graph:
         self.made: set[Register] = set()
         self.held: set[Register] = set()
         self.uses: dict[int, int] = {}
+        self.storing: set[int] = set()
         self.nodes: dict[Register, tuple[Any, int]] = {}
         self.places: dict[tuple[Register, Hashable], Place] = {}
         self._registers: dict[Hashable, Register] = {}
@@ -103,6 +105,8 @@ class Graph:
                 siblings,
             )
             self.uses[id(equation)] = node.uses
+            if len(node.levels) == 1 and all(level.is_reverse for level in node.levels):
+                self.storing.add(id(equation))
             found.append(equation)
         self.equations += found
 

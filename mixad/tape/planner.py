@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial, reduce
 from itertools import chain, compress
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
@@ -144,6 +144,7 @@ class Planner:
         self._uses: Counter[int] = Counter()
         self._inside: dict[int, list[bool]] = {}
         self._stored: dict[int, StoredPartials] = {}
+        self._storing_ids: Set[int] | None = None  # all, of recordings
         self._now = 0
         for equation in self._equations:
             for result, register in enumerate(equation.results):
@@ -181,13 +182,18 @@ class Planner:
         return self._needed(wanted)
 
     def know(
-        self, made: Iterable[Register], held: Iterable[Register], uses: Mapping[int, int]
+        self,
+        made: Iterable[Register],
+        held: Iterable[Register],
+        uses: Mapping[int, int],
+        storing: Set[int],
     ) -> None:
         """Note what has been done of the equations, which are nodes.
 
-        These are the values that are there, those that others hold, and how many nodes read the
-        results of each equation, by its id.
+        These are the values that are there, those that others hold, how many nodes read the results
+        of each equation, by its id, and the ids of those whose partials may be stored.
         """
+        self._storing_ids = storing
         self._made.update(made)
         self._held.update(dict.fromkeys(held, len(self._equations) + 1))
         self._uses.update(uses)
@@ -480,6 +486,8 @@ class Planner:
         is_as_read = len(fusion.registers) == len(members[0].arguments)
         is_decided = self._now == len(self._equations)
         if not self._is_reverse or (is_decided and (len(members) > 1 or not is_as_read)):
+            return None
+        if self._storing_ids is not None and id(members[-1]) not in self._storing_ids:
             return None
         for at, outputs in self._makers_of(members, wanted).items():
             if any((at, request.result) not in wanted for request, _ in outputs):
