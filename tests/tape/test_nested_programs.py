@@ -143,6 +143,7 @@ def test_gradients_of_nested_programs_are_limits_of_differences(
                 np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7 * scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_nodes", [False, True], ids=["strands", "nodes"])
 def test_partials_are_not_stored_where_a_transform_around_follows_them(
     by_nodes: bool, monkeypatch: pytest.MonkeyPatch
