@@ -162,7 +162,9 @@ def test_large_cotangents_are_added_in_the_memory_of_one_of_them() -> None:
     assert len(set(made)) == 1
 
 
-def test_values_are_let_go_of_when_they_have_been_read():
+def test_values_are_let_go_of_when_they_have_been_read(monkeypatch):
+    monkeypatch.setattr(gradients, "open_strand", lambda *given: None)
+
     def f(x):
         y = x
         for _ in range(10):
