@@ -100,9 +100,13 @@ class _WayBack(Run):
         self._entries = entries[::-1]
         self._over = list(_over(self._entries))
         read = set(chain(*map(_reads, entries)))
-        self._places = {at: place for at, place in self._places.items() if at in read}
-        used = set(chain(*map(_results, entries), *map(_pulled, entries)))
-        self._nodes = {at: node for at, node in self._nodes.items() if at in used}
+        places, self._places = self._places, {}  # a node holds all its arguments
+        self._arguments = {
+            at: node.argument(index) for at, (node, index) in places.items() if at in read
+        }
+        known, results = self._nodes, set(chain(*map(_results, entries)))
+        self._nodes = {at: node for at, node in known.items() if at in results}
+        self._pulled_nodes = {at: known[at][0] for entry in entries for at in _pulled(entry)}
 
     def run(self) -> list[Cotangent | None]:
         """Take the entries, let go of what no other one reads; return the inputs' cotangents."""
@@ -110,7 +114,7 @@ class _WayBack(Run):
             entry = self._entries.pop()
             _ENTRIES[type(entry)](self, entry)
             for register in self._over.pop():
-                for table in (self.made, self._places, self._nodes):
+                for table in (self.made, self._arguments, self._nodes):
                     table.pop(register, None)
         return [self.found.get(end) for end in self._ends]
 
@@ -118,8 +122,7 @@ class _WayBack(Run):
         """Return a value as transforms around see it."""
         if register in self.made:
             return self.made[register]
-        node, index = self._places[register]
-        return node.argument_outside(index, self._level)
+        return self._arguments[register].seen_outside(self._level)
 
     # -- cotangents --------------------------------------------------------------------------------
 
@@ -224,7 +227,7 @@ class _WayBack(Run):
         targets: Sequence[Register | None],
     ) -> None:
         """Pull a node back whose results may have cotangents."""
-        node, _ = self._nodes.pop(register)
+        node = self._pulled_nodes.pop(register)
         if isinstance(node, WriteNode):
             whole, result = self._whole(register, node), node.results[0]
             g = whole.value if whole.is_own(result.shape) else writable(whole.value, result)
@@ -248,7 +251,7 @@ class _WayBack(Run):
         """Add to the cotangent that the argument already has, in place, or let that wait."""
         if node.rule.add_into is None or target is None:
             return False
-        write, _ = self._nodes.get(target, (None, 0))
+        write = self._pulled_nodes.get(target)
         if isinstance(write, WriteNode):
             self._add_part(target, write, node, g)
             return True
@@ -277,10 +280,13 @@ def _results(entry: Entry) -> list[Register]:
 
 
 def _over(entries: Iterable[Entry]) -> Iterator[set[Register]]:
-    """Yield the registers that each entry is the last to use; the last entry comes first."""
+    """Yield the registers that each entry is the last to use; the last entry comes first.
+
+    A node that is pulled back is let go of by that; what reads its value may be over before.
+    """
     used: set[Register] = set()
     for entry in entries:
-        own = {*_reads(entry), *_results(entry), *_pulled(entry)}
+        own = {*_reads(entry), *_results(entry)}
         yield own - used
         used |= own
 

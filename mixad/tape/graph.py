@@ -101,6 +101,7 @@ class Graph:
                 tuple(shapes),
                 self._outputs(node),
                 siblings,
+                len(node.levels) == 1 and all(level.is_reverse for level in node.levels),
             )
             self.uses[id(equation)] = node.uses
             found.append(equation)

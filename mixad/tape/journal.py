@@ -60,6 +60,7 @@ class KernelEquation:
     shapes: tuple[Shape, ...]
     outputs: list[tuple[OutputRequest, Register]]  # what is wanted, and where; sums come later
     siblings: list[KernelEquation]  # all passes of a call that has several
+    may_store: bool = True  # whether nothing but one reverse transform follows its partials
 
     @property
     def results(self) -> list[Register]:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from operator import is_not
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from mixad.backends.arrays import Library, is_scalar, library_of
 from mixad.errors import KernelTypeError, TracerError
@@ -37,6 +37,38 @@ from mixad.tape.tracer import (
 )
 
 __all__ = ["KernelNode", "moved", "record"]
+
+
+class Argument(NamedTuple):
+    """An argument of a kernel's node: as the node holds it, and where it came from."""
+
+    held: Any
+    parent: Origin | None
+    tracer_type: type[Tracer]
+
+    @property
+    def source(self) -> Any:
+        """A cell, a `Held` array or a number."""
+        if type(self.held) is not Origin:
+            return self.held
+        producer: KernelNode = self.held.node  # type: ignore[assignment]  # it was pending
+        return producer.cell(self.held.output)
+
+    def seen_outside(self, level: Level) -> Any:
+        """Return it as the transforms around a level see it."""
+        traced = self.traced_outside(level)
+        return value_of(self.source) if traced is None else traced
+
+    def traced_outside(self, level: Level) -> Tracer | None:
+        """Return it as the transforms around a level trace it; None if none does."""
+        if self.parent is not None:
+            levels = self.parent.levels
+            if len(levels) > 1 or level not in levels:
+                around = frozenset([each for each in levels if each.alive and each is not level])
+                if around:
+                    origin = outside(self.parent, level)._replace(levels=around)
+                    return self.tracer_type(self.source, origin)
+        return None
 
 
 class KernelNode:
@@ -114,30 +146,17 @@ class KernelNode:
         cell = self.held(output)
         return cell is not None and cell.pending is None
 
+    def argument(self, index: int) -> Argument:
+        """Return an argument without the others, which the node holds."""
+        return Argument(self.arguments[index], self.parents[index], self.tracer_type)
+
     def source(self, index: int) -> Any:
         """Return an argument: a cell, a `Held` array or a number."""
-        source = self.arguments[index]
-        if type(source) is not Origin:
-            return source
-        producer: KernelNode = source.node  # type: ignore[assignment]  # it was pending
-        return producer.cell(source.output)
-
-    def argument_outside(self, index: int, level: Level) -> Any:
-        """Return an argument as the transforms around a level see it."""
-        traced = self.traced_outside(index, level)
-        return value_of(self.source(index)) if traced is None else traced
+        return self.argument(index).source
 
     def traced_outside(self, index: int, level: Level) -> Tracer | None:
         """Return an argument as the transforms around a level trace it; None if none does."""
-        parent = self.parents[index]
-        if parent is not None:
-            levels = parent.levels
-            if len(levels) > 1 or level not in levels:
-                around = frozenset([each for each in levels if each.alive and each is not level])
-                if around:
-                    origin = outside(parent, level)._replace(levels=around)
-                    return self.tracer_type(self.source(index), origin)
-        return None
+        return self.argument(index).traced_outside(level)
 
     def live(self) -> list[tuple[int, Cell, OutputRequest]]:
         """Return the pending outputs that are live: index, cell, what is wanted."""

@@ -77,11 +77,9 @@ def _value_of(node: Waiting) -> Any:
 
 
 def _planner_of(graph: PendingGraph, levels: Iterable[Any]) -> Planner:
-    """Return the planner of pending nodes; partials are stored for a transform that is alone."""
-    levels = list(levels)
-    is_reverse = len(levels) == 1 and levels[0].is_reverse
+    """Return the planner of pending nodes, which may be of more transforms than the value is."""
     fuses = all(level.fuses for level in levels)
-    planner = Planner(graph.noted, is_reverse=is_reverse, fuses=fuses, beside=None)
+    planner = Planner(graph.noted, is_reverse=True, fuses=fuses, beside=None)
     planner.know(graph.made, graph.held, graph.uses)
     return planner
 

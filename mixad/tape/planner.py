@@ -481,6 +481,8 @@ class Planner:
         is_decided = self._now == len(self._equations)
         if not self._is_reverse or (is_decided and (len(members) > 1 or not is_as_read)):
             return None
+        if not members[-1].may_store:
+            return None
         for at, outputs in self._makers_of(members, wanted).items():
             if any((at, request.result) not in wanted for request, _ in outputs):
                 return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import tracemalloc
 import weakref
 from typing import Any
 
@@ -158,3 +160,22 @@ def test_large_cotangents_are_added_in_the_memory_of_one_of_them() -> None:
     np.testing.assert_allclose(gradient, np.tile(sum(factors).sum(axis=1), (size, 1)), rtol=1e-12)
     assert len(made) == len(factors) - 1
     assert len(set(made)) == 1
+
+
+def test_values_are_let_go_of_when_they_have_been_read(monkeypatch):
+    monkeypatch.setattr(gradients, "open_strand", lambda *given: None)
+
+    def f(x):
+        y = x
+        for _ in range(10):
+            y = np.cumsum(np.sin(y)) * 1e-3 * x
+        return y.sum()
+
+    x = np.random.default_rng(0).uniform(0.2, 1.0, (1 << 18) + 8)
+    mixad.grad(f)(x)
+    gc.collect()
+    tracemalloc.start()
+    mixad.grad(f)(x)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10.5 * x.nbytes  # ten sums; the first that is read makes room for its cotangent

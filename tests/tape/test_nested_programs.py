@@ -51,6 +51,14 @@ def looked_at(x: Any, y: Any) -> Any:
     return z * 2.0 if z[0, 0] > -10.0 else z
 
 
+def pulled_twice(x: Any, y: Any) -> Any:
+    """Pull a function back along one of its own results, and once more."""
+    (o, s), pull = mixad.vjp(lambda z, w: (dear(z, 0.9) * w, np.cumsum(w * z, axis=1)), x, y)[:2]
+    a, b = pull((y, o))
+    c, d = pull((s, x))
+    return np.tanh(a * b + c * d)
+
+
 OPERATIONS: tuple[Callable[[Any, Any], Any], ...] = (
     lambda x, y: x + y,
     lambda x, y: 0.7 * x * y,
@@ -74,6 +82,7 @@ OPERATIONS: tuple[Callable[[Any, Any], Any], ...] = (
     lambda x, y: mixad.vjp(lambda z: np.cumsum(z * y, axis=0), x)[1](x)[0],
     changed,
     looked_at,
+    pulled_twice,
 )
 
 
@@ -132,3 +141,20 @@ def test_gradients_of_nested_programs_are_limits_of_differences(
             for found, wanted in zip(gradient, expected, strict=True):
                 scale = 1 + np.abs(wanted).max()
                 np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7 * scale)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_nodes", [False, True], ids=["strands", "nodes"])
+def test_partials_are_not_stored_where_a_transform_around_follows_them(
+    by_nodes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of the transform around needs one of the transform inside, pulled back once more."""
+    for module in (forward, gradients, jacobians, kept_calls, recorded_values) * by_nodes:
+        monkeypatch.setattr(module, "open_strand", lambda *given: None)
+
+    def f(x: Any, y: Any) -> Any:
+        return pulled_twice(x, y).sum()
+
+    x, y = np.random.default_rng(0).uniform(-1, 1, (2, 2, 3))
+    for found, wanted in zip(mixad.grad(f, (0, 1))(x, y), by_differences(f, (x, y)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
