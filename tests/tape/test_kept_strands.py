@@ -189,6 +189,7 @@ def test_values_that_are_written_to_change_no_pullback() -> None:
         assert bits(pullback(cotangents)) == bits(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [5, 300, 4000])
 def test_arrays_that_are_changed_change_no_pullback(length: int) -> None:
     def f(x: Any, table: Any, turns: int) -> Any:

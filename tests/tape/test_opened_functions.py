@@ -249,6 +249,7 @@ def test_their_derivatives_are_those_of_differences(name: str) -> None:
         np.testing.assert_allclose(mixad.grad(f)(x), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_recordings_go_on_after_errors_of_the_user() -> None:
     """Products and sums of wrong shapes, caught amid a recording, and arrays that come in later."""
 

@@ -116,6 +116,7 @@ def outcome(f: Callable[[Any], Any]) -> Any:
         return str(error)
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(programs())
 def test_written_arrays_have_numpys_values_or_are_refused(f: Callable[[Any], Any]) -> None:
