@@ -40,9 +40,6 @@ class Buffer:
         """Hand the array over: nothing writes to it from now on."""
         cell.fill(self.array, self.check)
 
-    def hold(self, cell: Cell) -> None:
-        """Do nothing: a reader holds the cell itself."""
-
 
 def buffer_of(cell: Cell) -> Array | None:
     """Return the array of a cell if it may still be written to; callers must not retain it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import ScalarType
 from mixad.tape.held import Held, Reader
 
-__all__ = ["Cell", "Kind", "Pending", "kind_of", "makes_pending"]
+__all__ = ["Cell", "Kind", "kind_of", "makes_pending"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -36,14 +36,6 @@ def kind_of(type: ScalarType, library: Library, weak: bool = False) -> Kind:
 @cache
 def _numpy_kind(dtype: np.dtype[Any], weak: bool) -> Kind:
     return kind_of(element_type_of(dtype), NUMPY, weak)
-
-
-class Pending(Protocol):
-    """What will make the values of some cells."""
-
-    def hold(self, cell: Cell) -> None:
-        """Hold one of the cells: it will be read."""
-        ...
 
 
 _Make = TypeVar("_Make", bound=Callable[["Cell"], None])
@@ -67,7 +59,7 @@ class Cell:
         shape: tuple[int, ...],
         kind: Kind,
         device: Any,
-        pending: Pending | None = None,
+        pending: Any = None,
         output: int = 0,
     ) -> None:
         self.shape = shape
@@ -133,11 +125,6 @@ class Cell:
         if self.pending is not None:  # another thread may make it meanwhile
             _makes[0](self)
         return self._array if self._seen is None else self._seen.array
-
-    def hold(self) -> None:
-        """Let whatever makes a pending array hold the cell: it will be read."""
-        if self.pending is not None:
-            self.pending.hold(self)
 
     def fill(self, array: Array, check: CheckMode) -> None:
         """Store the array that the call made; ``check``: how closely it is watched once seen."""

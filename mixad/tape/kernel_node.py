@@ -187,10 +187,6 @@ class KernelNode:
             for request in self.outputs
         ]
 
-    def hold(self, cell: Cell) -> None:
-        """Hold one of the cells for as long as the node is."""
-        self._kept[cell.output] = cell
-
     def keep(self, output: int) -> Cell:
         """Return the cell of an output, held for as long as the node is: others will read it."""
         cell = self._kept.get(output)

@@ -41,7 +41,7 @@ def make(cell: Cell) -> None:
 def _make(cell: Cell, pending: KernelNode | Waiting) -> None:
     """Make the value of a cell; hold it if nodes read it: the derivative will read it again."""
     if type(pending) is KernelNode and pending.uses:
-        pending.hold(cell)
+        pending.keep(cell.output)
     if any(level.foresees for level in pending.levels):
         _foresee(pending)
         return

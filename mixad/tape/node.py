@@ -284,9 +284,6 @@ class Waiting:
         self.cell = weakref.ref(cell)
         return cell
 
-    def hold(self, cell: Cell) -> None:
-        """Do nothing but let a reader hold the cell: making the value again costs little more."""
-
     def fill(self, array: Array) -> None:
         """Let the cell have the value, if someone holds it."""
         cell = self.cell()
