@@ -107,8 +107,8 @@ def test_docstrings_with_sections_are_those_of_public_names():
     public = set(public_modules())
     assert len(public) > 20
     assert [path for path in public if not path.is_file()] == []
-    resolved = [pkgutil.resolve_name(name) for name in NAMES]
-    shown = {f"{one.__module__}.{one.__name__}" for one in resolved if hasattr(one, "__name__")}
+    resolved = [pkgutil.resolve_name(name) for name in (*FUNCTIONS, *CLASSES)]
+    shown = {f"{one.__module__}.{one.__name__}" for one in resolved}
     packages = [ROOT / "mixad", *(ROOT / "plugins").glob("*/mixad_*")]
     files = {path: package for package in packages for path in package.rglob("*.py")}
     found = {n for path in files.keys() - public for n in with_sections(path, files[path])}
