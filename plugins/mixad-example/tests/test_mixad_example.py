@@ -8,11 +8,13 @@ import sys
 
 import numpy as np
 import pytest
+from mixad_example import emit
 
 import mixad
 from mixad.backends import registry
 from mixad.backends.registry import Registry, installed_plugins
 from mixad.errors import BackendError, KernelIndexError
+from mixad.scalar.ops import BY_NAME
 
 
 @pytest.fixture
@@ -101,3 +103,14 @@ int64_t kernel(int64_t count, void **given, int64_t **extents, void **out) {
 def test_the_source_is_c():
     """Of the kernel for value and gradient: v1 is the cotangent, v5 the derivative."""
     assert C in halved.source(np.ones(3), stage="llvm")
+
+
+def test_every_instruction_is_spelled():
+    """Another one has no name in C: the compiler would take the text for a call of a function."""
+    spelled = {"bitcast", "convert", *emit._COMMON}.union(*emit._OF_KIND.values())
+    left = [
+        op.name
+        for op in BY_NAME.values()
+        if op.lowering == "instruction" and op.name not in spelled
+    ]
+    assert [name for name in left if BY_NAME[name].c is None] == []
