@@ -24,8 +24,8 @@ from mixad.tape.entries import (
     PulledKernel,
     Stores,
 )
-from mixad.tape.forward_node import contract
-from mixad.tape.gradient_plan import MADE
+from mixad.tape.fusion import value_of
+from mixad.tape.gradient_plan import MADE, contraction_of
 from mixad.tape.graph import TraceGraph
 from mixad.tape.journal import Register
 from mixad.tape.making import Run
@@ -89,7 +89,7 @@ class _WayBack(Run):
             beside=outputs[0][1] if outputs else None,
             is_inner=trace.is_inner,
         )
-        planner.know(graph.made, graph.held, graph.uses)
+        planner.know(graph.made, graph.held, graph.uses, graph.stored)
         entries = planner.plan_back(seeds, of_number=of_number and bool(seeds))
         launched = [entry for entry in entries if type(entry) in (Launched, Stores)]
         self._kept = planner.awaited.union(*map(_results, launched))
@@ -104,6 +104,7 @@ class _WayBack(Run):
         self._arguments = {
             at: node.argument(index) for at, (node, index) in places.items() if at in read
         }
+        self._partials = graph.partials
         known, results = self._nodes, set(chain(*map(_results, entries)))
         self._nodes = {at: node for at, node in known.items() if at in results}
         self._pulled_nodes = {at: known[at][0] for entry in entries for at in _pulled(entry)}
@@ -114,7 +115,7 @@ class _WayBack(Run):
             entry = self._entries.pop()
             _ENTRIES[type(entry)](self, entry)
             for register in self._over.pop():
-                for table in (self.made, self._arguments, self._nodes):
+                for table in (self.made, self._arguments, self._nodes, self._partials):
                     table.pop(register, None)
         return [self.found.get(end) for end in self._ends]
 
@@ -122,6 +123,8 @@ class _WayBack(Run):
         """Return a value as transforms around see it."""
         if register in self.made:
             return self.made[register]
+        if register in self._partials:
+            return value_of(self._partials[register])
         return self._arguments[register].seen_outside(self._level)
 
     # -- cotangents --------------------------------------------------------------------------------
@@ -196,21 +199,24 @@ class _WayBack(Run):
         """Multiply stored partials by cotangents."""
         with self._level.lock:
             targets = {i: at for i, at in enumerate(entry.targets) if at is not None}
-            pairs = zip(entry.outputs, entry.given, strict=True)
-            given = [(output, self.found.pop(register).value) for output, register in pairs]
-            residual = lambda at: self.value(cast("Register", entry.residuals[at]))  # noqa: E731
-            found = contract(
-                entry.plan,
-                tuple(targets),
-                given,
-                residual,
-                entry.shapes,
-                entry.shape,
+            gs: dict[int, Any] = {}
+            for output, register in zip(entry.outputs, entry.given, strict=True):
+                g = self.found.pop(register).value
+                gs[output] = added(gs[output], g) if output in gs else g
+            shapes, shape, count = entry.shapes, entry.shape, len(entry.residuals)
+            plan = contraction_of(entry.plan, tuple(targets), tuple(gs), shapes, shape)
+            sums = list(gs.values())
+            arrays = plan.arrays(
+                [
+                    sums[i - count] if i >= count else self.value(cast("int", entry.residuals[i]))
+                    for i in plan.kept
+                ],
+                shape,
                 entry.options,
             )
-            for target, gradient in zip(targets.values(), found, strict=True):
-                if gradient is not None:
-                    self._add(target, gradient, True)
+            for target, (kind, at) in zip(targets.values(), plan.places, strict=True):
+                if kind == "array":
+                    self._add(target, arrays[at], True)
 
     def _pulled(self, entry: Pulled) -> None:
         """Pull a rule back."""

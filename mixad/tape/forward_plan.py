@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.build import Builder
@@ -21,10 +21,7 @@ from mixad.scalar.pushforward import pushforward
 from mixad.scalar.simplify import without_dead_code
 from mixad.tape.pullback_plan import PullbackPlan
 
-if TYPE_CHECKING:
-    from mixad.tape.tracer import Origin
-
-__all__ = ["ForwardPlan", "Stored", "plan_contraction", "plan_forward"]
+__all__ = ["ForwardPlan", "plan_contraction", "plan_forward"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +43,6 @@ class ForwardPlan:
         return frozenset(
             place for row in self.partials for place in row.values() if isinstance(place, int)
         )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Stored:
-    """Partials that have been made, or will be when a call runs.
-
-    `residuals` are the arguments, then the stored arrays: tracers, cells, `Held` arrays, numbers;
-    None for those that are no partials.
-    """
-
-    plan: ForwardPlan  # where they are
-    residuals: Sequence[Any]
-    parents: Sequence[Origin | None]  # where the arguments came from
-    shapes: Sequence[tuple[int, ...]]  # of the arguments
-    outputs: Sequence[int]  # by output of the node, which of the broadcast's it is or is a sum of
 
 
 def plan_forward(program: Program, wrt: tuple[int, ...], options: KernelOptions) -> ForwardPlan:

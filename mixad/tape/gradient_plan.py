@@ -12,6 +12,7 @@ from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.ir import Const, Program
 from mixad.tape.broadcasting import broadcast_to
+from mixad.tape.forward_plan import ForwardPlan, plan_contraction
 from mixad.tape.fusion import FusedProgram
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import record
@@ -22,6 +23,7 @@ __all__ = [
     "MADE",
     "Asked",
     "GradientPlan",
+    "contraction_of",
     "in_shape",
     "plan_gradients",
     "plan_of_pullback",
@@ -192,3 +194,30 @@ def _cotangent(program: Program, pullback: PullbackPlan, at: int, result: int) -
         if param.var == found and kept >= len(program.params):
             return kept - len(program.params)
     return None
+
+
+def contraction_of(
+    plan: ForwardPlan,
+    wrt: tuple[int, ...],
+    cotangents: tuple[int, ...],
+    shapes: Sequence[Shape],
+    shape: Shape,
+) -> GradientPlan:
+    """Return the kernel that multiplies partials by the cotangents of some outputs.
+
+    `wrt` are arguments whose gradients are wanted, `shapes` those of all arguments, `shape` the
+    broadcast shape.
+    """
+    summed = tuple([None if shapes[i] == shape else shapes[i] for i in wrt])
+    return _contraction(plan, wrt, cotangents, summed)
+
+
+@lru_cache(maxsize=1024)
+def _contraction(
+    plan: ForwardPlan,
+    wrt: tuple[int, ...],
+    cotangents: tuple[int, ...],
+    shapes: tuple[Shape | None, ...],
+) -> GradientPlan:
+    pullback = plan_contraction(plan, wrt, cotangents)
+    return plan_of_pullback(plan.program, pullback, (), shapes, copies=True)

@@ -21,8 +21,9 @@ from mixad.tape.journal import (
     RuleEquation,
 )
 from mixad.tape.kernel_call import Shape
-from mixad.tape.kernel_node import KernelNode
+from mixad.tape.kernel_node import KernelNode, Partials
 from mixad.tape.node import InputNode, RuleNode, Shaped, Waiting
+from mixad.tape.planner import StoredPartials
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer
 from mixad.tape.writing import WriteNode
@@ -38,7 +39,8 @@ class Graph:
 
     `made` are registers of values that are there, `held` of values that others hold; `uses` tells,
     by the id of an equation, how many nodes read its results. `nodes` has what makes a register,
-    and `places` where kernels read it, along an edge.
+    and `places` where kernels read it, along an edge. `stored` has partials that have been made, by
+    the id of an equation, and `partials` their arrays.
     """
 
     def __init__(self) -> None:
@@ -46,6 +48,8 @@ class Graph:
         self.made: set[Register] = set()
         self.held: set[Register] = set()
         self.uses: dict[int, int] = {}
+        self.stored: dict[int, StoredPartials] = {}
+        self.partials: dict[Register, Any] = {}
         self.nodes: dict[Register, tuple[Any, int]] = {}
         self.places: dict[tuple[Register, Hashable], Place] = {}
         self._registers: dict[Hashable, Register] = {}
@@ -104,8 +108,30 @@ class Graph:
                 len(node.levels) == 1 and all(level.is_reverse for level in node.levels),
             )
             self.uses[id(equation)] = node.uses
+            if node.partials is not None:
+                self._add_partials(node.partials, equation)
             found.append(equation)
         self.equations += found
+
+    def _add_partials(self, partials: Partials, equation: KernelEquation) -> None:
+        """Note the partials of a kernel."""
+        read = partials.plan.read
+        residuals = [r if at in read else None for at, r in enumerate(equation.arguments)]
+        for at, array in enumerate(partials.arrays):
+            register = None if array is None else self._register("partial", id(equation), at)
+            residuals.append(register)
+            if register is not None:
+                self.made.add(register)
+                self.partials[register] = array
+        kinds = zip(equation.shapes, equation.call.kinds, strict=True)
+        self.stored[id(equation)] = StoredPartials(
+            partials.plan,
+            tuple(residuals),
+            equation.arguments,
+            equation.carries,
+            [shape if kind == "lane" else () for shape, kind in kinds],
+            {register: request.result for request, register in equation.outputs},
+        )
 
     def _outputs(self, node: KernelNode) -> list[tuple[OutputRequest, Register]]:
         """Return what is wanted of a kernel, with its registers; note what is there of it."""
@@ -113,7 +139,9 @@ class Graph:
         for output, request in enumerate(node.outputs):
             register, cell = self._register(id(node), output), node.held(output)
             self.nodes[register] = node, output
-            if cell is not None:
+            if node.partials is not None:  # what reads it has it
+                self.made.add(register)
+            elif cell is not None:
                 (self.made if cell.pending is None else self.held).add(register)
             found.append((request, register))
         return found
@@ -338,7 +366,7 @@ def _shape_of(source: Any, kind: str) -> Shape:
         request = node.outputs[source.output]
         shape: Shape = node.shape if request.shape is None else request.shape
         return shape
-    return source.shape if kind != "uniform" and isinstance(source, (Cell, Held)) else ()
+    return source.shape if kind != "uniform" and isinstance(source, (Cell, Held, Shaped)) else ()
 
 
 _NO_LEVELS: frozenset[Level] = frozenset()

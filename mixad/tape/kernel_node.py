@@ -20,10 +20,10 @@ from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.types import F64
 from mixad.tape.cell import Cell
-from mixad.tape.forward_plan import Stored
+from mixad.tape.forward_plan import ForwardPlan
 from mixad.tape.fusion import value_of
 from mixad.tape.kernel_call import KernelCall, Shape
-from mixad.tape.node import Result, Rule, apply_rule, common_library, lazily
+from mixad.tape.node import Result, Rule, Shaped, apply_rule, common_library, lazily
 from mixad.tape.tracer import (
     Level,
     Origin,
@@ -32,11 +32,10 @@ from mixad.tape.tracer import (
     journal_of,
     kept,
     locked,
-    may_differentiate_twice,
     outside,
 )
 
-__all__ = ["KernelNode", "moved", "record"]
+__all__ = ["KernelNode", "Partials", "moved", "record"]
 
 
 class Argument(NamedTuple):
@@ -71,18 +70,44 @@ class Argument(NamedTuple):
         return None
 
 
+class Partials(NamedTuple):
+    """Partials that have been made with results.
+
+    `arrays` are what the passes of the plan store, perhaps watched; None for what is no partial.
+    """
+
+    plan: ForwardPlan
+    arrays: Sequence[Any]
+
+
 class KernelNode:
     """One program over broadcast arguments, and the arrays that are wanted of its results.
 
     `siblings` are the passes of one call, this node among them, which are not fused with others;
-    those that are live are computed together. A call of one pass has none. `stored` are partials
-    that were made with the results: the results then stay, and cotangents go back through the
-    partials.
+    those that are live are computed together. A call of one pass has none. Once `partials` have
+    been made with the results, the node is that of the whole kernel.
     """
 
-    __slots__ = ("__weakref__", "_first", "_further", "_kept", "arguments", "call", "device",
-                 "levels", "library", "options", "outputs", "parents", "shape", "siblings",
-                 "stored", "tracer_type", "uses", "weak")  # fmt: skip
+    __slots__ = (
+        "__weakref__",
+        "_first",
+        "_further",
+        "_kept",
+        "arguments",
+        "call",
+        "device",
+        "levels",
+        "library",
+        "options",
+        "outputs",
+        "parents",
+        "partials",
+        "shape",
+        "siblings",
+        "tracer_type",
+        "uses",
+        "weak",
+    )  # fmt: skip
     name = "kernel"
 
     def __init__(
@@ -99,7 +124,8 @@ class KernelNode:
         options: KernelOptions,
     ) -> None:
         self.call = call  # of one pass
-        self.arguments = arguments  # by param: `Origin` if it was pending, cell, `Held` or number
+        # By param: `Origin` if it was pending, cell, `Held` or number; `Shaped` once it is over.
+        self.arguments = arguments
         self.parents = parents  # where the arguments came from; None if not traced
         self.shape = shape  # the broadcast shape
         self.levels = levels  # what the results depend on
@@ -111,7 +137,7 @@ class KernelNode:
         self.outputs = call.outputs  # and the sums that are asked for later
         self.siblings: tuple[weakref.ref[KernelNode], ...] = ()
         self.uses = 0  # how many nodes have been recorded that read a pending result
-        self.stored: Stored | None = None
+        self.partials: Partials | None = None
         self._first: weakref.ref[Cell] | None = None  # the cell of output 0, most nodes' only one
         self._further: dict[int, weakref.ref[Cell]] = _NOTHING
         self._kept: dict[int, Cell] = {}
@@ -167,10 +193,27 @@ class KernelNode:
                 found.append((output, cell, request))
         return found
 
-    def store(self, stored: Stored) -> None:
-        """Let cotangents go back through partials that have been made; the results stay."""
-        self.stored = stored
-        for output in range(len(self.outputs)):
+    def store(
+        self,
+        partials: Partials,
+        arguments: Sequence[Any],
+        parents: Sequence[Origin | None],
+        results: Sequence[int],
+    ) -> None:
+        """Become the node of the kernel that made partials: its arguments, and which results.
+
+        Cotangents go back through the partials: the node lets go of other arguments. Results stay
+        if pending nodes read them: they cannot be made again.
+        """
+        self.partials = partials
+        self.call = KernelCall.storing(partials.plan.program)
+        read = partials.plan.read
+        self.arguments = tuple([a if i in read else _form(a) for i, a in enumerate(arguments)])
+        self.parents = tuple(parents)
+        self.outputs = tuple(
+            [OutputRequest(0, at, r.shape) for r, at in zip(self.outputs, results, strict=True)]
+        )
+        for output in range(len(self.outputs)) if self.uses else ():
             cell = self.held(output)
             if cell is not None:
                 self._kept[output] = cell
@@ -218,6 +261,11 @@ _NOTHING: dict[int, weakref.ref[Cell]] = {}
 long tape holds, several times while it grows: one container less for each node is worth it."""
 
 
+def _form(source: Any) -> Any:
+    """Return the form of an argument that is not read any more."""
+    return Shaped(source.shape, source.kind.type.dtype) if type(source) is Cell else source
+
+
 @lru_cache(maxsize=1024)
 def _summed(result: int, shape: Shape) -> OutputRequest:
     return OutputRequest(0, result, shape)
@@ -227,13 +275,10 @@ def record(
     call: KernelCall,
     arguments: Sequence[Any],
     options: KernelOptions = DEFAULT_OPTIONS,
-    *,
-    residuals: bool = False,
 ) -> tuple[KernelNode, ...]:
     """Record a call with a traced argument, a node for each pass; refuse what cannot be recorded.
 
-    Arguments are as for `mixad.tape.apply.apply_program`. `residuals` says that only transforms
-    around the innermost differentiate what the call makes.
+    Arguments are as for `mixad.tape.apply.apply_program`.
     """
     levels, parents, shapes, strong, library, tracer = _surveyed(call, arguments)
     check_levels(levels)
@@ -243,7 +288,7 @@ def record(
             for kind, a in zip(call.kinds, arguments, strict=True)
         ]
         if any(map(is_not, beside, arguments)):
-            return record(call, beside, options, residuals=residuals)
+            return record(call, beside, options)
     elif 0 < len(strong) < len(arguments) and any(_is_elsewhere(a, library) for a in arguments):
         beside = [
             moved(a, library, getattr(strong[0], "device", None))
@@ -251,10 +296,8 @@ def record(
             else a
             for a in arguments
         ]
-        return record(call, beside, options, residuals=residuals)
-    if _may_be_refused(call, options, levels) and (
-        not residuals or may_differentiate_twice(levels)
-    ):
+        return record(call, beside, options)
+    if _may_be_refused(call, options, levels):
         asked = [p is not None and any(q.differentiates for q in p.levels) for p in parents]
         is_reverse = any(level.is_reverse for level in levels)
         active = [

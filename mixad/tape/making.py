@@ -11,13 +11,12 @@ from mixad.config import CheckMode
 from mixad.tape.buffer import Buffer
 from mixad.tape.cell import Cell, makes_pending
 from mixad.tape.entries import Entry, Launched, Stores
-from mixad.tape.forward_plan import Stored
 from mixad.tape.fusion import value_of
 from mixad.tape.graph import Graph, PendingGraph
 from mixad.tape.held import Held
 from mixad.tape.journal import Register
 from mixad.tape.kernel_call import kernel_values
-from mixad.tape.kernel_node import KernelNode
+from mixad.tape.kernel_node import KernelNode, Partials
 from mixad.tape.node import Waiting
 from mixad.tape.planner import Fusion, Planner, StoredPartials
 from mixad.tape.registers import array_like
@@ -80,7 +79,7 @@ def _planner_of(graph: PendingGraph, levels: Iterable[Any]) -> Planner:
     """Return the planner of pending nodes, which may be of more transforms than the value is."""
     fuses = all(level.fuses for level in levels)
     planner = Planner(graph.noted, is_reverse=True, fuses=fuses, beside=None)
-    planner.know(graph.made, graph.held, graph.uses)
+    planner.know(graph.made, graph.held, graph.uses, {})
     return planner
 
 
@@ -156,19 +155,22 @@ class _Making(Run):
 
     def store(self, stored: Iterable[StoredPartials], check: CheckMode) -> None:
         """Let nodes have the partials that have been made with their results."""
-        for plan, residuals, fusion, outputs in stored:
-            leaves = [
-                self._edges[read] for read in zip(fusion.registers, fusion.carries, strict=True)
-            ]
-            seen = {id(self.made[register]) for register in outputs if register in self.made}
-            found: list[Any] = []
-            for at, register in enumerate(residuals):
-                if register is None or at < len(leaves):
-                    found.append(None if register is None else leaves[at][0].source(leaves[at][1]))
-                    continue
-                array = self.made[register]
-                # Whoever gets the results may change them.
-                found.append(Held(array, check) if id(array) in seen else array)
-            node, _ = self._nodes[next(iter(outputs))]
-            parents = [reader.parents[index] for reader, index in leaves]
-            node.store(Stored(plan, found, parents, fusion.shapes, list(outputs.values())))
+        changes = [self._partials(each, check) for each in stored]
+        for node, change in changes:  # which were arguments' places until now
+            node.store(*change)
+
+    def _partials(self, stored: StoredPartials, check: CheckMode) -> tuple[KernelNode, Any]:
+        """Return a node, and what it becomes."""
+        outputs, count = stored.outputs, len(stored.arguments)
+        seen = {id(self.made[register]) for register in outputs if register in self.made}
+        arrays = [None if r is None else self.made[r] for r in stored.residuals[count:]]
+        # Whoever gets the results may change them.
+        arrays = [Held(array, check) if id(array) in seen else array for array in arrays]
+        leaves = [self._edges[r] for r in zip(stored.arguments, stored.carries, strict=True)]
+        node, _ = self._nodes[next(iter(outputs))]
+        return node, (
+            Partials(stored.plan, arrays),
+            [reader.source(index) for reader, index in leaves],
+            [reader.parents[index] for reader, index in leaves],
+            list(outputs.values()),
+        )

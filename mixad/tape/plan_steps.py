@@ -21,7 +21,7 @@ from mixad.tape.registers import StridedView, as_register, of_register
 from mixad.tape.rolls import rolled
 
 __all__ = ["Arguments", "Arithmetic", "Fixed", "Maker", "Pull", "Registers", "Run", "Step",
-           "add_into", "add_new", "contract", "evaluate", "evaluate_several", "for_all_threads",
+           "add_into", "add_new", "evaluate", "evaluate_several", "for_all_threads",
            "free", "is_of_plugin", "launch", "place", "pull", "pull_call", "pull_into",
            "pull_values", "roll", "run_call", "run_prepared", "run_storing", "shift", "take",
            "view"]  # fmt: skip
@@ -198,14 +198,6 @@ def pull_call(
 ) -> Sequence[Any]:
     """Return the gradients of a call of the user's function."""
     found: Sequence[Any] = registers[call].pull([g and g(registers) for g in given])
-    return found
-
-
-def contract(
-    plan: Any, shape: tuple[int, ...], options: KernelOptions, kept: Sequence[Any]
-) -> Sequence[Any]:
-    """Return stored partials times cotangents."""
-    found: Sequence[Any] = plan.arrays(list(kept), shape, options)
     return found
 
 

@@ -31,7 +31,6 @@ from mixad.tape.entries import (
     Stores,
     Viewed,
 )
-from mixad.tape.forward_node import contraction_of
 from mixad.tape.forward_plan import ForwardPlan
 from mixad.tape.fusion import (
     NOTHING,
@@ -41,7 +40,7 @@ from mixad.tape.fusion import (
     fused_program,
     internal,
 )
-from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, plan_gradients
+from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, contraction_of, plan_gradients
 from mixad.tape.group import Group
 from mixad.tape.journal import (
     CallEquation,
@@ -103,11 +102,16 @@ class Fusion(NamedTuple):
 
 
 class StoredPartials(NamedTuple):
-    """Partials that were made with results, whose leaves take the place of the arguments."""
+    """Partials that were made with results, by a kernel of which these are the arguments.
+
+    `residuals` are the arguments, then what the passes store; None for what is no partial.
+    """
 
     plan: ForwardPlan
     residuals: tuple[Register | None, ...]
-    fusion: Fusion
+    arguments: Sequence[Register]
+    carries: Sequence[Hashable]
+    shapes: Sequence[Shape]
     outputs: Mapping[Register, int]
 
 
@@ -164,10 +168,13 @@ class Planner:
         ``of_number`` says that the one seed is a number with the cotangent 1.
         """
         self._hold(seeds, wanted)
+        asked = self._find_asked(seeds)
         for number, equation in enumerate(self._equations):
             self._now = number
             if type(equation) is KernelEquation:
                 self._come_to(equation)
+                if id(equation) in asked:
+                    self._make_asked(equation, asked[id(equation)])
             elif type(equation) is RuleEquation and not equation.waits:
                 self._evaluate(equation)
         self._now = len(self._equations)
@@ -181,13 +188,18 @@ class Planner:
         return self._needed(wanted)
 
     def know(
-        self, made: Iterable[Register], held: Iterable[Register], uses: Mapping[int, int]
+        self,
+        made: Iterable[Register],
+        held: Iterable[Register],
+        uses: Mapping[int, int],
+        stored: Mapping[int, StoredPartials],
     ) -> None:
         """Note what has been done of the equations, which are nodes.
 
-        These are the values that are there, those that others hold, and how many nodes read the
-        results of each equation, by its id.
+        These are the values that are there, those that others hold, and by the id of an equation
+        how many nodes read its results, and its partials that have been made.
         """
+        self._stored.update(stored)
         self._made.update(made)
         self._held.update(dict.fromkeys(held, len(self._equations) + 1))
         self._uses.update(uses)
@@ -202,6 +214,10 @@ class Planner:
 
     def plan_back(self, seeds: Sequence[Register], *, of_number: bool) -> list[Entry]:
         """Return what carries the cotangents of seeds back; see `plan`."""
+        asked = self._find_asked(seeds)
+        for equation in self._equations if asked else ():
+            if type(equation) is KernelEquation and id(equation) in asked:
+                self._make_asked(equation, asked[id(equation)])
         self._now = len(self._equations)
         _Walk(self, seeds, seeds[0] if of_number else None).run()
         return self._entries
@@ -429,18 +445,62 @@ class Planner:
         live: _Live,
     ) -> None:
         """Launch the kernel of some equations, with partials where it pays to store these."""
-        options = reduce(_shared, [member.options for member in members])
-        shape, results = members[-1].shape, [register for _, register, _ in live]
-        requests = tuple(
-            [OutputRequest(0, wanted.index((at, r.result)), r.shape) for at, _, r in live]
-        )
-        plan = self._storing(members, fusion, wanted, requests, options)
-        if plan is None:
-            program, kept = _program_read(fusion, shape)
-            arguments = tuple([fusion.registers[i] for i in kept])
-            call = _call_of(program, requests)
-            self.append(Launched(call, options, arguments, tuple(results)), *results)
+        plan = self._storing(members, fusion, wanted, live)
+        if plan is not None:
+            self._append_stores(plan, members, fusion, wanted, live)
             return
+        program, kept = _program_read(fusion, members[-1].shape)
+        arguments = tuple([fusion.registers[i] for i in kept])
+        call = _call_of(program, _requests(wanted, live))
+        results = tuple([register for _, register, _ in live])
+        self.append(Launched(call, _options(members), arguments, results), *results)
+
+    def _find_asked(self, seeds: Sequence[Register]) -> dict[int, list[_Result]]:
+        """Return the results whose partials the user has asked for (``placement``).
+
+        They are by the ids of equations; cotangents of the seeds reach them.
+        """
+        if self._is_inner or not any(map(_asks_for_partials, self._equations)):
+            return {}
+        reached, left = set[Register](), list(seeds)
+        while left:
+            register = left.pop()
+            equation = None if register in reached else self.maker(register)
+            reached.add(register)
+            if equation is not None:
+                left += [each for each in self.edges(equation) if each is not None]
+        found: dict[int, list[_Result]] = {}
+        for register in reached:
+            equation = self.maker(register)
+            if _asks_for_partials(equation) and equation.may_store:
+                _, output = self._makers[register]
+                found.setdefault(id(equation), []).append((0, equation.outputs[output][0].result))
+        return found
+
+    def _make_asked(self, equation: KernelEquation, asked: Sequence[_Result]) -> None:
+        """Launch a kernel together with partials that the user has asked for."""
+        if id(equation) in self._stored or any(map(self.is_made, equation.results)):
+            return
+        for register in self._pending(equation.arguments):
+            self._make(register)
+        live = self.live([equation])
+        wanted = sorted({*asked, *[(0, request.result) for _, _, request in live]})
+        fusion = self.fuse([equation], wanted)
+        plan = self._cheaper_plan([equation], fusion, wanted, live)
+        if plan is not None:
+            self._append_stores(plan, [equation], fusion, wanted, live)
+
+    def _append_stores(
+        self,
+        plan: ForwardPlan,
+        members: Sequence[KernelEquation],
+        fusion: Fusion,
+        wanted: Sequence[_Result],
+        live: _Live,
+    ) -> None:
+        """Launch the kernel of some equations with partials."""
+        options, requests = _options(members), _requests(wanted, live)
+        results = [register for _, register, _ in live]
         asked, partials = asked_for(plan, requests)
         new = {at: self._new() for at in partials}
         made = [(r, asked.index(request)) for r, request in zip(results, requests, strict=True)]
@@ -449,8 +509,11 @@ class Planner:
         count = len(fusion.registers) + sum(len(p.outputs) for p in plan.passes)
         residuals = tuple([known.get(at) if at in plan.read else None for at in range(count)])
         for at, found in self._makers_of(members, wanted).items():
-            outputs = {r: wanted.index((at, request.result)) for request, r in found}
-            self._stored[id(members[at])] = StoredPartials(plan, residuals, fusion, outputs)
+            places = [((at, request.result), r) for request, r in found]
+            outputs = {r: wanted.index(place) for place, r in places if place in wanted}
+            self._stored[id(members[at])] = StoredPartials(
+                plan, residuals, fusion.registers, fusion.carries, fusion.shapes, outputs
+            )
         arguments = tuple(fusion.registers)
         entry = Stores(plan.passes, asked, options, arguments, tuple(made))
         self.append(entry, *[register for register, _ in made])
@@ -470,8 +533,7 @@ class Planner:
         members: Sequence[KernelEquation],
         fusion: Fusion,
         wanted: Sequence[_Result],
-        requests: tuple[OutputRequest, ...],
-        options: KernelOptions,
+        live: _Live,
     ) -> ForwardPlan | None:
         """Return how results are made together with their partials; None if they are made alone.
 
@@ -488,7 +550,16 @@ class Planner:
                 return None
             if self._is_read_outside(members, at):
                 return None
-        shape = members[-1].shape
+        return self._cheaper_plan(members, fusion, wanted, live)
+
+    def _cheaper_plan(
+        self,
+        members: Sequence[KernelEquation],
+        fusion: Fusion,
+        wanted: Sequence[_Result],
+        live: _Live,
+    ) -> ForwardPlan | None:
+        options, requests, shape = _options(members), _requests(wanted, live), members[-1].shape
         return cheaper_plan(fusion.fused, fusion.wrt, fusion.shapes, shape, requests, options)
 
     def _is_read_outside(self, members: Sequence[KernelEquation], at: int) -> bool:
@@ -590,7 +661,7 @@ class Planner:
             return list(equation.arguments)
         stored = self._stored.get(id(equation))
         if stored is not None:
-            pairs = zip(stored.fusion.registers, stored.fusion.carries, strict=True)
+            pairs = zip(stored.arguments, stored.carries, strict=True)
         elif type(equation) is ViewEquation:
             return []
         else:
@@ -649,15 +720,15 @@ class Planner:
         targets: Sequence[Register | None],
     ) -> list[Register]:
         """Multiply stored partials by cotangents."""
-        plan, residuals, fusion, outputs = self._stored[id(equation)]
+        plan, residuals, _, _, shapes, outputs = self._stored[id(equation)]
         found = tuple([r for r in equation.results if r in given])
         wrt = tuple([i for i, target in enumerate(targets) if target is not None])
         own = tuple([outputs[r] for r in found])
         if plan.program.has_named_loops:
             self.decided += decided_results(plan.program, plan.program.origin, wrt, own)
-        shapes, shape = tuple(fusion.shapes), equation.shape
+        shape, options = equation.shape, equation.options
         self.append(
-            Contracted(plan, residuals, shapes, own, found, tuple(targets), shape, equation.options)
+            Contracted(plan, residuals, tuple(shapes), own, found, tuple(targets), shape, options)
         )
         contraction = contraction_of(plan, wrt, tuple(dict.fromkeys(own)), shapes, shape)
         pairs = zip(wrt, contraction.places, strict=True)
@@ -1051,6 +1122,12 @@ def _is_read(equation: RuleEquation) -> list[bool]:
     return [at in read for at in range(count)]
 
 
+def _asks_for_partials(equation: Equation | None) -> TypeGuard[KernelEquation]:
+    """Whether partials are asked for together with a kernel's results."""
+    is_asked = type(equation) is KernelEquation and equation.options.placement == "forward"
+    return is_asked and any(equation.carries) and not equation.siblings  # type: ignore[union-attr]
+
+
 def _is_alike(equation: KernelEquation, other: KernelEquation) -> bool:
     """Whether two kernels are computed over one shape, of arrays of one library and device."""
     return (
@@ -1069,10 +1146,20 @@ def _program_read(fusion: Fusion, shape: Shape) -> tuple[Any, tuple[int, ...]]:
     return fusion.fused.program, tuple(range(len(fusion.registers)))
 
 
+def _options(members: Sequence[KernelEquation]) -> KernelOptions:
+    """Return the options of the launch of some equations."""
+    return reduce(_shared, [member.options for member in members])
+
+
 def _shared(one: KernelOptions, other: KernelOptions) -> KernelOptions:
     shared = common_options(one, other)
     assert shared is not None
     return shared
+
+
+def _requests(wanted: Sequence[_Result], live: _Live) -> tuple[OutputRequest, ...]:
+    """Return what is wanted of the program of the wanted results."""
+    return tuple([OutputRequest(0, wanted.index((at, r.result)), r.shape) for at, _, r in live])
 
 
 def _call_of(program: Any, requests: tuple[OutputRequest, ...]) -> KernelCall:

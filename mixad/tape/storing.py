@@ -32,17 +32,17 @@ def cheaper_plan(
     requests: Sequence[OutputRequest],
     options: KernelOptions,
 ) -> ForwardPlan | None:
-    """Return how results are made together with their partials, if that takes less time.
+    """Return how results are made together with their partials, if asked for or faster.
 
     A reverse transform differentiates with respect to the params `wrt`; `shapes` are those of the
     arguments, `shape` is the broadcast shape.
     """
-    if fused.cost < LEAST_COST or options.placement != "auto":
-        return None
-    if options.strategy == "reverse":  # what is stored would be made by dual numbers
-        return None
-    if accesses_arrays(fused.program, wrt):
+    if options.placement == "reverse" or accesses_arrays(fused.program, wrt):
         return None  # each read of an array has a partial of its own, and an index
+    if options.placement == "forward":
+        return plan_forward(fused.program, wrt, options)
+    if fused.cost < LEAST_COST or options.strategy == "reverse":  # partials are of dual numbers
+        return None
     plan, dual, backward = _planned(fused, wrt, options.mode)
     share = [_share(own, shape) for own in shapes]
     work = Work(

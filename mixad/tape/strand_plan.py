@@ -39,8 +39,7 @@ from mixad.tape.entries import (
     Stores,
     Viewed,
 )
-from mixad.tape.forward_node import contraction_of
-from mixad.tape.gradient_plan import MADE, in_shape
+from mixad.tape.gradient_plan import MADE, contraction_of, in_shape
 from mixad.tape.journal import Noted, Register
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.moves import runs_of
@@ -822,10 +821,11 @@ class _PlanMaker:
         self._arrays([r for r in entry.residuals if r is not None])
         read = [None if r is None else self._at(r) for r in entry.residuals]
         read += given.values()
-        kept = [read[i] for i in plan.kept]
-        run = partial(steps.contract, plan, entry.shape, entry.options)
-        made = self._fresh(0 if plan.call is None else len(plan.call.outputs))
-        self._launch(run, cast("list[int]", kept), made)
+        if plan.call is None:
+            return
+        made = self._fresh(len(plan.call.outputs))
+        kept = cast("list[int]", [read[i] for i in plan.kept])
+        self._launch_call(plan.call, kept, made, entry.shape, entry.options)
         for index, (kind, at) in zip(wrt, plan.places, strict=True):
             target = entry.targets[index]
             if kind == "array" and target is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mixad.tape.forward_node import ForwardNode
-from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import Node
 from mixad.tape.tracer import Level, Origin, Tracer
 
@@ -17,7 +15,7 @@ class Trace:
     """The nodes that depend on a transform's inputs and that its outputs depend on.
 
     Only edges that carry `level` are followed. `is_inner` says that a running transform around it
-    follows a node or a cotangent. Nodes with stored partials are `ForwardNode`s.
+    follows a node or a cotangent.
     """
 
     __slots__ = ("consumers", "is_inner", "nodes", "numbers")
@@ -59,8 +57,6 @@ class Trace:
         """Count a consumer of a node; number the node if it is new."""
         number = self.numbers.setdefault(id(node), len(self.nodes))
         if number == len(self.nodes):
-            if isinstance(node, KernelNode) and node.stored is not None:
-                node = ForwardNode.of(node)
             self.nodes.append(node)
             self.consumers.append(1)
         else:

@@ -48,9 +48,17 @@ class RecordedRule(NamedTuple):
     values: Sequence[Any]
 
     @classmethod
-    def at(cls, name: str, rule: _Rule, arrays: Sequence[Any], cells: Sequence[Cell]) -> Self:
-        """Call a rule on arrays as inputs of a level."""
-        with Level(name) as own:
+    def at(
+        cls,
+        name: str,
+        rule: _Rule,
+        arrays: Sequence[Any],
+        cells: Sequence[Cell],
+        *,
+        is_reverse: bool = True,
+    ) -> Self:
+        """Call a rule on arrays as inputs of a level, to be transposed, or pushed forward."""
+        with Level(name, is_reverse=is_reverse) as own:
             pairs = zip(arrays, cells, strict=True)
             seeds = [enter(array, own, ArrayTracer, weak=cell.kind.weak) for array, cell in pairs]
             values = rule(seeds)
@@ -146,7 +154,8 @@ def checked_rule(
             zeros = [owned(cell, None) for cell in cells]
             at_zero = RecordedRule.at(name, rule, zeros, cells).values
             _check_small(refusal, at_zero, recorded.values, eps ** (2 / 3))
-            _check_same(refusal, recorded.pushed([tangents])[0], recorded.values, eps ** (1 / 3))
+            forward = RecordedRule.at(name, rule, tangents, cells, is_reverse=False)
+            _check_same(refusal, forward.pushed([tangents])[0], recorded.values, eps ** (1 / 3))
     return recorded, pulled
 
 

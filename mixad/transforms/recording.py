@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any
 
 from mixad.call.signature import Function, TransformedFunction, check_callable
-from mixad.tape.forward_node import ForwardNode
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.making import kernel_of
 from mixad.tape.node import InputNode, Node, Result
@@ -198,8 +197,6 @@ def _shown(result: Result) -> str:
 def _program(node: Node) -> str:
     if isinstance(node, CallNode):
         return f"borrowed from {node.rule.borrowed_from}" if node.rule.borrowed_from else ""
-    if isinstance(node, ForwardNode):
-        return str(node.stored.plan.program)
     if isinstance(node, ValuesNode):
         values = [cell.value for cell in node.cells]
         parts = [each for each in node.static.values() if isinstance(each, Static)]

@@ -238,7 +238,7 @@ USES: dict[str, Callable[..., Any]] = {
     "an operator": lambda x, w: x * w * x,
     "a chain of them": lambda x, w: (x + 1.0) * (x * w) - x / (x * w + 2.0),
     "a kernel": lambda x, w: BROADCAST["reverse"](BROADCAST["reverse"](x, w), x),
-    "a kernel that stores partials": lambda x, w: BROADCAST["forward"](x * x, w),
+    "a kernel that stores partials": lambda x, w: BROADCAST["forward"](x, w) @ x,
     "a matrix product": lambda x, w: (x * x) @ w,
     "a view": lambda x, w: (x.T * w.T).T * x,
     "a sum": lambda x, w: (x * w).sum(axis=0) * x,
