@@ -882,8 +882,10 @@ def broadcast(
     placement : str
         When partials are computed.  ``"reverse"``: in the backward pass, from the inputs; nothing
         but these is kept.  ``"forward"``: with the values, stored, multiplied by the cotangents
-        later.  ``"auto"``: in the backward pass, unless a value is needed before its cotangent is
-        known and storing partials takes less time than computing a dear function again.
+        later; in the backward pass where the values are computed again there (`mixad.vjp` of few
+        elements) or a transform around follows them.  ``"auto"``: in the backward pass, unless a
+        value is needed before its cotangent is known and storing partials takes less time than
+        computing a dear function again.
     chunk : int, optional
         Most inputs that one pass differentiates with respect to, from 1 to 10; by default as few
         passes as can be, of even size.  Fewer at once need fewer registers, and repeat the values.

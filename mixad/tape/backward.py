@@ -51,7 +51,8 @@ def backward(
     Nodes are freed on the way: `outputs` is emptied. Results broadcast to the inputs' shapes. If
     the output is one number (`of_number`), kernels need not read its cotangent, 1.
     """
-    way_back = _WayBack(level, outputs, inputs, of_number=of_number)
+    with level.lock:  # another thread may store partials of nodes
+        way_back = _WayBack(level, outputs, inputs, of_number=of_number)
     outputs.clear()
     return way_back.run()
 

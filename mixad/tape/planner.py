@@ -148,6 +148,7 @@ class Planner:
         self._uses: Counter[int] = Counter()
         self._inside: dict[int, list[bool]] = {}
         self._stored: dict[int, StoredPartials] = {}
+        self._knows_asked = False  # whether partials that are asked for are made as they are met
         self._now = 0
         for equation in self._equations:
             for result, register in enumerate(equation.results):
@@ -168,7 +169,7 @@ class Planner:
         ``of_number`` says that the one seed is a number with the cotangent 1.
         """
         self._hold(seeds, wanted)
-        asked = self._find_asked(seeds)
+        asked, self._knows_asked = self._find_asked(seeds), True
         for number, equation in enumerate(self._equations):
             self._now = number
             if type(equation) is KernelEquation:
@@ -445,9 +446,7 @@ class Planner:
         live: _Live,
     ) -> None:
         """Launch the kernel of some equations, with partials where it pays to store these."""
-        plan = self._storing(members, fusion, wanted, live)
-        if plan is not None:
-            self._append_stores(plan, members, fusion, wanted, live)
+        if self._may_store(members, fusion, wanted) and self._store(members, fusion, wanted, live):
             return
         program, kept = _program_read(fusion, members[-1].shape)
         arguments = tuple([fusion.registers[i] for i in kept])
@@ -485,21 +484,20 @@ class Planner:
             self._make(register)
         live = self.live([equation])
         wanted = sorted({*asked, *[(0, request.result) for _, _, request in live]})
-        fusion = self.fuse([equation], wanted)
-        plan = self._cheaper_plan([equation], fusion, wanted, live)
-        if plan is not None:
-            self._append_stores(plan, [equation], fusion, wanted, live)
+        self._store([equation], self.fuse([equation], wanted), wanted, live)
 
-    def _append_stores(
+    def _store(
         self,
-        plan: ForwardPlan,
         members: Sequence[KernelEquation],
         fusion: Fusion,
         wanted: Sequence[_Result],
         live: _Live,
-    ) -> None:
-        """Launch the kernel of some equations with partials."""
-        options, requests = _options(members), _requests(wanted, live)
+    ) -> bool:
+        """Launch the kernel of some equations with partials if these are cheaper, or asked for."""
+        options, requests, shape = _options(members), _requests(wanted, live), members[-1].shape
+        plan = cheaper_plan(fusion.fused, fusion.wrt, fusion.shapes, shape, requests, options)
+        if plan is None:
+            return False
         results = [register for _, register, _ in live]
         asked, partials = asked_for(plan, requests)
         new = {at: self._new() for at in partials}
@@ -517,6 +515,7 @@ class Planner:
         arguments = tuple(fusion.registers)
         entry = Stores(plan.passes, asked, options, arguments, tuple(made))
         self.append(entry, *[register for register, _ in made])
+        return True
 
     def _new(self) -> Register:
         self._count += 1
@@ -528,39 +527,27 @@ class Planner:
         """Return the outputs of the members of which results are wanted."""
         return {at: members[at].outputs for at, _ in wanted}
 
-    def _storing(
-        self,
-        members: Sequence[KernelEquation],
-        fusion: Fusion,
-        wanted: Sequence[_Result],
-        live: _Live,
-    ) -> ForwardPlan | None:
-        """Return how results are made together with their partials; None if they are made alone.
+    def _may_store(
+        self, members: Sequence[KernelEquation], fusion: Fusion, wanted: Sequence[_Result]
+    ) -> bool:
+        """Whether results may be made together with their partials.
 
         On the way back, it is decided already what hands cotangents to what.
         """
         is_as_read = len(fusion.registers) == len(members[0].arguments)
         is_decided = self._now == len(self._equations)
         if not self._is_reverse or (is_decided and (len(members) > 1 or not is_as_read)):
-            return None
+            return False
         if not members[-1].may_store:
-            return None
+            return False
+        if self._knows_asked and _options(members).placement == "forward":
+            return False  # no cotangent reaches it: else its partials have been made
         for at, outputs in self._makers_of(members, wanted).items():
             if any((at, request.result) not in wanted for request, _ in outputs):
-                return None
+                return False
             if self._is_read_outside(members, at):
-                return None
-        return self._cheaper_plan(members, fusion, wanted, live)
-
-    def _cheaper_plan(
-        self,
-        members: Sequence[KernelEquation],
-        fusion: Fusion,
-        wanted: Sequence[_Result],
-        live: _Live,
-    ) -> ForwardPlan | None:
-        options, requests, shape = _options(members), _requests(wanted, live), members[-1].shape
-        return cheaper_plan(fusion.fused, fusion.wrt, fusion.shapes, shape, requests, options)
+                return False
+        return True
 
     def _is_read_outside(self, members: Sequence[KernelEquation], at: int) -> bool:
         """Whether what a kernel reads may depend on a member: it is not stored as its parent.

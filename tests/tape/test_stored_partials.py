@@ -99,6 +99,14 @@ def test_a_value_that_nobody_holds_is_not_stored(launches: list[Any]) -> None:
     assert [(r.result, r.shape) for r in stored] == [(1, None), (2, None)]  # the partials
 
 
+@pytest.mark.usefixtures("fresh")
+def test_no_partials_are_stored_that_no_cotangent_reaches(launches: list[Any]) -> None:
+    gradient, aux = mixad.grad(lambda x: ((x * x).sum(), wave(x, Y)), has_aux=True)(X)
+    np.testing.assert_array_equal(gradient, 2 * X)
+    np.testing.assert_allclose(aux, np.where(X > Y, np.sin(X) * Y, np.exp(X * Y)), rtol=1e-14)
+    assert sum(len(requests) for _, requests in launches) == 2
+
+
 PLANS: dict[str, tuple[Callable[..., Any], int, int, list[dict[int, Any]]]] = {
     # outputs, number of params, stored arrays, where each partial is
     "sums have constant partials": (lambda b, x, y: b.op("sub", x, y), 2, 1, [{0: 1.0, 1: -1.0}]),

@@ -108,9 +108,6 @@ def test_the_source_is_c():
 def test_every_instruction_is_spelled():
     """Another one has no name in C: the compiler would take the text for a call of a function."""
     spelled = {"bitcast", "convert", *emit._COMMON}.union(*emit._OF_KIND.values())
-    left = [
-        op.name
-        for op in BY_NAME.values()
-        if op.lowering == "instruction" and op.name not in spelled
-    ]
-    assert [name for name in left if BY_NAME[name].c is None] == []
+    nameless = [op for op in BY_NAME.values() if op.lowering == "instruction" and op.c is None]
+    assert len(nameless) > 20
+    assert [op.name for op in nameless if op.name not in spelled] == []
