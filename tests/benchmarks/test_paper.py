@@ -143,7 +143,7 @@ def test_a_device_is_asked_for_its_kernels_and_calls_end_with_results_on_the_hos
 
 
 def test_mixed_mode_is_one_kernel_and_pure_reverse_one_for_each_operation(launches):
-    e = cell_problem()
+    e = cell_problem(SIDE)  # small arrays are planned
     cell.by_mixad(e, HOST).call()
     assert len(launches) == 1
     launches.clear()
