@@ -88,7 +88,8 @@ class Graph:
             registers, edges, inside, shapes = [], [], [], []
             for index, source in enumerate(node.arguments):
                 register, edge = read = self._read(node, index)
-                self.places.setdefault(read, (node, index))
+                if type(source) is not Shaped:  # another node may have the value
+                    self.places.setdefault(read, (node, index))
                 registers.append(register)
                 edges.append(edge)
                 inside.append(type(source) is Origin and self._may_be_inside(source))

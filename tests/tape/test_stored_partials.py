@@ -24,7 +24,7 @@ from mixad.kernel.options import KernelOptions
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Const, Program, walk_statements
 from mixad.scalar.types import F32, F64
-from mixad.special import digamma, polygamma
+from mixad.special import digamma, polygamma, sin
 from mixad.tape.apply import apply_program
 from mixad.tape.cell import Cell
 from mixad.tape.forward_plan import plan_forward
@@ -209,6 +209,16 @@ def test_nothing_interleaved_is_retained(placement: Any, monkeypatch: pytest.Mon
         assert (array.shape, array.dtype, array.strides) == ((4, 3), np.float64, (24, 8))
         assert not any(np.may_share_memory(array, other) for other in arrays[:at])
     assert np.all(np.isfinite(pullback(1.0)[0]))
+
+
+def test_what_partials_do_not_read_is_read_by_other_nodes() -> None:
+    """A node with partials lets go of its argument, which another node of the pass needs."""
+    both = mixad.broadcast(lambda a, b: sin(a) * b).with_options(placement="forward")
+    x = np.linspace(0.1, 1.0, 1 << 15)
+    _, pull = mixad.vjp(lambda x: both(x, np.cumsum(x * x)), x)
+    later = np.cumsum(np.sin(x)[::-1])[::-1]
+    want = np.cos(x) * np.cumsum(x * x) + 2 * x * later
+    np.testing.assert_allclose(pull(np.ones_like(x))[0], want, rtol=1e-11)
 
 
 @pytest.mark.usefixtures("nodes")
