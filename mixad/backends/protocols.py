@@ -228,12 +228,15 @@ class Written(NamedTuple):
         word, or somewhere else, with that in the first word and this in the second.
     first : int
         How many bytes of the result come before those that are written.
+    changes : int, optional
+        The argument that the result is, changed: its memory, or a copy that is made before.
     """
 
     word: int
     room: int
     finish: tuple[tuple[bool, LaunchBlock], ...] = ()
     first: int = 0
+    changes: int | None = None
 
 
 class LaunchBlock(NamedTuple):
@@ -323,7 +326,7 @@ class Stepping(Protocol):
         """
         ...
 
-    def take_block(self, count: int, size: int, gaps: Sequence[int] = ()) -> LaunchBlock | None:
+    def take_block(self, count: int, size: int, gaps: Sequence[int] = ()) -> LaunchBlock:
         """Return what takes elements of an array at positions, which are inside.
 
         Parameters
@@ -337,8 +340,8 @@ class Stepping(Protocol):
 
         Returns
         -------
-        LaunchBlock or None
-            Of an array and of positions in 64 bits; None for a size that it lacks.
+        LaunchBlock
+            Of an array and of positions in 64 bits.
         """
         ...
 
@@ -362,6 +365,32 @@ class Stepping(Protocol):
         -------
         LaunchBlock
             Of floats and of positions in 64 bits.
+        """
+        ...
+
+    def write_at_block(
+        self, how: str, count: int, room: int, size: int, gaps: Sequence[int] = ()
+    ) -> LaunchBlock:
+        """Return what changes elements of an array at positions, which are inside, in order.
+
+        Parameters
+        ----------
+        how : {"write", "add", "clear"}
+            Whether others are written there, or added, or zeros written. Those to add are floats of
+            8 or 4 bytes.
+        count : int
+            How many positions there are.
+        room : int
+            How many bytes the array has, which has no gaps.
+        size : int
+            Bytes of an element.
+        gaps : sequence of int
+            How many bytes come before each of the others; empty if there are no gaps.
+
+        Returns
+        -------
+        LaunchBlock
+            Of an array, which it changes, of the others, if any, and of positions in 64 bits.
         """
         ...
 

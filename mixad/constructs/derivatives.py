@@ -10,7 +10,7 @@ from mixad.tape.body import Body, enter
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.node import InputNode, Result
 from mixad.tape.tangents import carry_forward
-from mixad.tape.tracer import Level, Tracer, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, stripped
 
 __all__ = ["or_zeros", "pull_back", "push_forward"]
 
@@ -21,17 +21,22 @@ def or_zeros(derivative: Any, result: Result) -> Any:
 
 
 def pull_back(
-    body: Body, operands: Sequence[Any], active: Sequence[int], gs: Sequence[Any]
+    body: Body,
+    operands: Sequence[Any],
+    active: Sequence[int],
+    gs: Sequence[Any],
+    sums: Sequence[tuple[int, Any]] = (),
 ) -> list[Any]:
     """Return the cotangents of active operands of a body from those of its results.
 
-    None is a zero cotangent.
+    None is a zero cotangent. They are added to ``sums``, which name operands.
     """
     with Level(body.name) as level:
         given, nodes = _enter(body, operands, active, level)
         outputs = body.compute(*given)
     pairs = zip(outputs, gs, strict=True)
     seeds = [(out.origin, g) for out, g in pairs if g is not None and _depends(out, level)]
+    seeds += [(Origin(nodes[active.index(at)], 0, given[at].levels), g) for at, g in sums]
     found = backward(level, seeds, nodes)
     shapes = [tuple(operands[at].shape) for at in active]
     return [

@@ -6,9 +6,9 @@ first, with the carries that each step began with.  So is its pushforward.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,9 +17,10 @@ from mixad.backends.array_memory import packed_strides
 from mixad.backends.arrays import NUMPY, Library, as_array, strides_of
 from mixad.constructs.derivatives import or_zeros, pull_back, push_forward
 from mixad.constructs.leaves import result_of
+from mixad.constructs.recorded_body import LoggedBody
 from mixad.constructs.schedule import Schedule
 from mixad.errors import TracerError
-from mixad.namespace.indexing import part_along
+from mixad.namespace.indexing import part_along, written_at
 from mixad.namespace.joining import concat
 from mixad.tape.body import Body
 from mixad.tape.native_steps import NativeSteps, Track
@@ -27,15 +28,23 @@ from mixad.tape.node import Result, added, common_library, mixture
 from mixad.tape.operations import Static
 from mixad.tape.plan import Plan
 from mixad.tape.registers import as_register, of_register, own_array
-from mixad.tape.tracer import Tracer
+from mixad.tape.step_order import order_steps
+from mixad.tape.tracer import Tracer, journal_of
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
-__all__ = ["Loop", "Step", "carries_read", "cotangents_of", "packed", "run_loop", "tangents_of"]
+__all__ = ["Loop", "Step", "cotangents_of", "needs_of", "packed", "run_loop", "tangents_of"]
 
 _Item = TypeVar("_Item")
 
 _FEW = 4
 """Steps that are laid out in memory; fewer run as quickly from Python."""
+
+
+class Needs(NamedTuple):
+    """Carries that the pullback of a step reads: as they are kept, or found by undoing writes."""
+
+    kept: tuple[int, ...]
+    undone: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class Loop(Static):
     values at the begin of each step are results, after all others; with `is_alone` the only ones,
     and the last step is not taken. `room` is the number of carries that a derivative may store
     beside those of the step it takes back; below 2 it is 0: then no loop of more than a step has a
-    derivative.
+    derivative that reads all of them.
     """
 
     body: Body
@@ -57,6 +66,7 @@ class Loop(Static):
     kept: tuple[int, ...]
     is_alone: bool
     room: int
+    logged: LoggedBody | None = None  # takes the body's place if a derivative needs it
 
     def split(self, arguments: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
         """Return carries, ``xs`` and captures of the body."""
@@ -81,12 +91,47 @@ class Loop(Static):
     def describe(self, values: Sequence[Any]) -> str:
         """Return the number of steps, what each does, and how they are taken back."""
         steps = f"{self.length} step{'s' * (self.length != 1)} of {self.body.describe_step()}"
-        if self.length <= self.room + 1:
+        if self.kept or self.length <= self.room + 1:
             return f"{steps}; all carries are kept, no step runs again"
         if not self.room:
             return f"{steps}; there is no room for two carries, and so no derivative"
         again = Schedule(self.room).steps_again(self.length)
         return f"{steps}; {self.room + 1} carries are kept, {again} steps run again"
+
+    def needs(self, read: Iterable[int]) -> Needs:
+        """Return what a pullback needs that reads some carries."""
+        writes = dict(self.logged.writes) if self.logged else {}
+        undone = tuple([at for at in read if at in writes])
+        return Needs(tuple([at for at in read if at not in undone]), undone)
+
+    def keeping(self, needs: Needs) -> Loop:
+        """Return the loop whose values have what a pullback needs."""
+        if not needs.undone:
+            return replace(self, kept=needs.kept)
+        assert self.logged is not None
+        return replace(self, body=self.logged.body, kept=needs.kept)
+
+    def keeps(self, needs: Needs) -> bool:
+        """Whether the values have what a pullback needs."""
+        has_logs = self.logged is not None and self.body is self.logged.body
+        return set(self.kept) >= set(needs.kept) and (has_logs or not needs.undone)
+
+    def has_room(self, steps: int, needs: Needs, room: int) -> bool:
+        """Whether what is needed of so many steps has room where so many carries have.
+
+        There is room for those of the step that is taken back in any case.
+        """
+        sizes = [result.nbytes for result in self.body.results[: self.carries]]
+        kept = [sizes[at] for at in needs.kept]
+        if needs.undone and self.logged is not None:
+            results = self.logged.body.results[self.carries :]
+            kept += [results[at].nbytes for at in self.logs(needs.undone)]
+        return steps * sum(kept) <= (room + 1) * sum(sizes)
+
+    def logs(self, carries: Iterable[int]) -> list[int]:
+        """Return the ``ys`` that undo the writes to some carries: old elements, then positions."""
+        writes = dict(self.logged.writes) if self.logged else {}
+        return [at - self.carries for carry in carries for at in writes[carry]]
 
     @property
     def moving(self) -> list[int]:
@@ -104,9 +149,9 @@ class Loop(Static):
         """The results of each step beside carries."""
         return self.body.results[self.carries :]
 
-    def part(self, first: int, last: int, *, kept: tuple[int, ...], is_alone: bool) -> Loop:
-        """Return the loop over some of its steps."""
-        return replace(self, length=last - first, kept=kept, is_alone=is_alone)
+    def part(self, first: int, last: int) -> Loop:
+        """Return the loop over some of its steps, which keeps nothing."""
+        return replace(self, length=last - first, kept=())
 
     def parts_of(self, xs: Iterable[Any], first: int, last: int) -> list[Any]:
         """Return the slices of ``xs`` that steps of the loop take."""
@@ -228,10 +273,17 @@ def _run_natively(
     count, wholes = loop.length - loop.is_alone, dict(zip(loop.kept, found.wholes, strict=True))
     begin, end = (loop.length, 0) if loop.reverse else (0, loop.length)
     inputs, outputs, last = list[Track](), list[Track](), list[Any]()
-    steps = NativeSteps()
+    assert plan.natives is not None
+    free = [number for number in range(loop.carries) if number not in wholes]
+    steps, order = NativeSteps(), order_steps(plan.natives, plan.values, free)
     for number, carry in enumerate(carries):
         whole = wholes.get(number)
-        if whole is not None:
+        if number in order.staying:
+            steps.memory.append(carry.copy())
+            last.append(steps.memory[-1])
+            inputs.append(Track.of(last[-1]))
+            outputs.append(inputs[-1])
+        elif whole is not None:
             whole[begin, ...] = carry
             inputs.append(Track.along(whole, begin, by))
             outputs.append(Track.along(whole, begin + by, by))
@@ -245,7 +297,7 @@ def _run_natively(
     inputs += [Track.along(x, first, by) for x in xs] + list(map(Track.of, captured))
     ys = found.ys or [_stacked(result, 1) for result in loop.ys]
     outputs += [Track.along(y, first, by) if found.ys else Track.of(y) for y in ys]
-    if not steps.add(plan, inputs, outputs, captured):
+    if not steps.add(plan, order, inputs, outputs, captured):
         return False
     steps.take(count)
     if steps.has_failed:
@@ -305,24 +357,105 @@ def cotangents_of(
     return backward.cotangents(wanted)
 
 
-class _Pullback(NamedTuple):
-    """The pullback of one step, and the positions of its first carries that it reads."""
+class _Asked(NamedTuple):
+    """Which results of a step have cotangents, and of which operands these are wanted."""
 
-    body: Body
-    read: tuple[int, ...]
-
-
-def carries_read(body: Body, carries: int) -> tuple[int, ...]:
-    """Return the carries that pullbacks of a body read, as far as known."""
-    pullbacks = [key for key in body.derived if key[0] == "pullback"]
-    reads = [key[-1] for key in pullbacks if len(key) == _WITH_READ]
-    if not reads:
-        return tuple(range(carries))
-    return tuple(sorted(set().union(*reads)))
+    ys: tuple[int, ...]
+    kept: tuple[int, ...]  # carries whose values at the begin of a step are results
+    xs: tuple[int, ...]
+    captured: tuple[int, ...]
 
 
-_WITH_READ = 8
-"""Entries of a pullback's key that ends with the carries it reads."""
+def needs_of(loop: Loop, xs: Sequence[Any], captured: Sequence[Any]) -> Needs:
+    """Return what a pullback of a loop on such arguments needs."""
+    ys = [at for at, each in enumerate(loop.ys) if each.kind.type.is_inexact]
+    traced = [
+        tuple([at for at, v in enumerate(values) if isinstance(v, Tracer) and _is_inexact(v)])
+        for values in (xs, captured)
+    ]
+    return _needs_of(loop, _Asked(tuple(ys), (), *traced), xs, captured)
+
+
+def _is_inexact(value: Tracer) -> bool:
+    return value.kind.type.is_inexact
+
+
+def _needs_of(loop: Loop, asked: _Asked, xs: Sequence[Any], captured: Sequence[Any]) -> Needs:
+    """Return what the pullback of a step needs."""
+    carries, results = tuple(range(loop.carries)), loop.body.results
+    body = _pullback(loop, asked, Needs(carries, ()), xs, captured)
+    sums = [result_of(captured[at]) for at in asked.captured]
+    first = len(loop.moving) + len(sums)
+    operands = [*[results[at] for at in loop.moving], *sums, *results[: loop.carries]]
+    operands += [_part_of(x) for x in xs]
+    operands += [loop.ys[at] for at in asked.ys] + [results[at] for at in asked.kept]
+    read = body.operands_read([*operands, *map(result_of, captured)])
+    return loop.needs([at for at in carries if first + at in read])
+
+
+def _part_of(x: Any) -> Result:
+    """Return the description of what a step takes of an array."""
+    return result_of(x)._replace(shape=tuple(x.shape[1:]))
+
+
+def _pullback(
+    loop: Loop,
+    asked: _Asked,
+    needs: Needs,
+    xs: Sequence[Any],
+    captured: Sequence[Any],
+) -> Body:
+    """Return the pullback of one step, which gets what it needs.
+
+    Its operands are cotangents of carries, sums of those of captures, carries after the step whose
+    writes it undoes, carries before it, ``xs``, cotangents of ``ys`` and of kept carries, what
+    undoes writes, and captures.
+    """
+    body, key = loop.body, ("pullback", loop.carries, loop.xs, asked, needs)
+    known: Body | None = body.derived.get(key)
+    if known is not None:
+        return known
+    n, m, carried = loop.carries, loop.xs, loop.moving
+    moving, of_captured = len(carried), [n + m + at for at in asked.captured]
+    active = [*carried, *[n + at for at in asked.xs], *of_captured]
+    places = [*carried, *[n + at for at in asked.ys]]
+    numbers = [carried.index(at) for at in asked.kept]
+
+    def compute(*inputs: Any) -> list[Any]:
+        taken = iter(inputs)
+        of_carries, sums = _take(taken, moving), _take(taken, len(of_captured))
+        after = dict(zip(needs.undone, _take(taken, len(needs.undone)), strict=True))
+        kept = dict(zip(needs.kept, _take(taken, len(needs.kept)), strict=True))
+        zeros = {at: body.results[at].zeros() for at in range(n) if at not in kept}
+        journal = journal_of(frozenset(chain(*[v.levels for v in inputs if isinstance(v, Tracer)])))
+        if journal is not None:
+            for each in zeros.values():
+                journal.know(each)
+        operands = [kept[at] if at in kept else zeros[at] for at in range(n)]
+        operands += _take(taken, m)
+        of_ys, of_kept = _take(taken, len(places) - moving), _take(taken, len(numbers))
+        for at, value in after.items():
+            logs = _take(taken, len(loop.logs((at,))))
+            for old, positions in zip(logs[-2::-2], logs[::-2], strict=True):
+                value = written_at(value, old, positions, are_distinct=True)
+            operands[at] = after[at] = value
+        operands += taken
+        gs = dict(zip(places, (*of_carries, *of_ys), strict=True))
+        given = [gs.get(k) for k in range(len(body.results))]
+        found = pull_back(body, operands, active, given, list(zip(of_captured, sums, strict=True)))
+        end = len(found) - len(sums)
+        before, of_xs = found[:moving], found[moving:end]
+        for number, g in zip(numbers, of_kept, strict=True):
+            before[number] = _sum(before[number], g)
+        alike = [result_of(operands[at]) for at in active]
+        own = [*map(or_zeros, before, alike), *found[end:], *after.values()]
+        return [*own, *map(or_zeros, of_xs, alike[moving:])]
+
+    results = [body.results[at] for at in carried]
+    results += [result_of(captured[at]) for at in asked.captured]
+    results += [body.results[at] for at in needs.undone]
+    results += [_part_of(xs[at]) for at in asked.xs]
+    return body.derived.setdefault(key, Body(body.name, compute, results, body.kind))
 
 
 class _Backward:
@@ -335,19 +468,20 @@ class _Backward:
         self, loop: Loop, wanted: Sequence[bool], values: Sequence[Any], gs: Sequence[Any]
     ) -> None:
         self._loop = loop
-        self._moving, results = loop.moving, loop.body.results
-        self._kept = dict(zip(loop.kept, loop.split_values(values)[2], strict=True))
+        self._moving, results, self._values = loop.moving, loop.body.results, values
         of_carries, of_ys, of_kept = loop.split_values(gs)
-        self._given = [at for at, g in enumerate(of_ys) if g is not None]
-        kept_given = [at for at, g in enumerate(of_kept) if g is not None]
-        self._kept_given = [loop.kept[at] for at in kept_given]
         _, of_xs, of_captured = loop.split(list(wanted))
-        self._xs = [at for at, is_wanted in enumerate(of_xs) if is_wanted]
-        self._captured = [at for at, is_wanted in enumerate(of_captured) if is_wanted]
+        kept_given = [at for at, g in enumerate(of_kept) if g is not None]
+        self._asked = _Asked(
+            tuple([at for at, g in enumerate(of_ys) if g is not None]),
+            tuple([loop.kept[at] for at in kept_given]),
+            tuple([at for at, is_wanted in enumerate(of_xs) if is_wanted]),
+            tuple([at for at, is_wanted in enumerate(of_captured) if is_wanted]),
+        )
         last = dict(enumerate(of_carries))
         self._of_carries = [or_zeros(last.get(at), results[at]) for at in self._moving]
         self._of_captured: list[Any] = []
-        self._of_ys = [of_ys[at] for at in self._given]
+        self._of_ys = [of_ys[at] for at in self._asked.ys]
         self._of_kept = [of_kept[at] for at in kept_given]
         self._of_xs: list[list[Any]] = []
 
@@ -356,117 +490,66 @@ class _Backward:
 
         Where not all carries are kept, steps run again from those that are.
         """
-        loop, pullback = self._loop, self._pullback(xs, captured)
-        if self._kept.keys() >= set(pullback.read):
-            self._step_back(pullback, 0, loop.length, self._kept, xs, captured)
+        loop = self._loop
+        needs = _needs_of(loop, self._asked, xs, captured)
+        if loop.keeps(needs):
+            self._step_back(loop, needs, 0, self._values, xs, captured)
             return
-        if not loop.room and loop.length > 1:
-            two = 2 * sum(each.nbytes for each in loop.body.results[: loop.carries])
-            raise TracerError(
-                f"mixad.{loop.body.name}: there is no room for two carries, from which the "
-                f"derivative is computed: pass memory={two} or more, or set MIXAD_LOOP_MEMORY"
-            )
         left = [(0, loop.length, list(carries), loop.room)]
         while left:
             first, last, begun, room = left.pop()
-            is_short = last - first <= room + 1  # beside those that are kept there is the last
+            is_short = loop.has_room(last - first, needs, room)
+            if not (is_short or room):
+                two = 2 * sum(each.nbytes for each in loop.body.results[: loop.carries])
+                raise TracerError(
+                    f"mixad.{loop.body.name}: there is no room for two carries, from which the "
+                    f"derivative is computed: pass memory={two} or more, or set MIXAD_LOOP_MEMORY"
+                )
             middle = last if is_short else first + Schedule(room).advance(last - first)
-            part = loop.part(
-                first, middle, kept=pullback.read if is_short else (), is_alone=is_short
-            )
+            part = loop.part(first, middle)
+            if is_short:
+                part = replace(part.keeping(needs), is_alone=not needs.undone)
             made = run_loop(part, [*begun, *loop.parts_of(xs, first, middle), *captured])
             if is_short:
-                kept = dict(zip(pullback.read, made, strict=True))
-                self._step_back(pullback, first, last, kept, xs, captured)
+                self._step_back(part, needs, first, made, xs, captured)
             else:
                 left.append((first, middle, begun, room))
                 left.append((middle, last, list(made[: loop.carries]), room - 1))
 
     def _step_back(
         self,
-        pullback: _Pullback,
+        loop: Loop,
+        needs: Needs,
         first: int,
-        last: int,
-        kept: Mapping[int, Any],
+        values: Sequence[Any],
         xs: Sequence[Any],
         captured: Sequence[Any],
     ) -> None:
-        """Pull cotangents back through steps whose carries are kept."""
-        loop, moving = self._loop, len(self._moving)
+        """Pull cotangents back through some steps; they are a loop with these values."""
+        asked, moving, last = self._asked, len(self._moving), first + loop.length
         if not self._of_captured:
-            self._of_captured = [result_of(captured[at]).zeros() for at in self._captured]
-        parts = [kept[at] for at in pullback.read]
-        parts += loop.parts_of((*xs, *self._of_ys, *self._of_kept), first, last)
-        count = moving + len(self._captured)
-        back = Loop(
-            pullback.body, count, len(parts), last - first, not loop.reverse, (), False, loop.room
-        )
-        found = run_loop(back, [*self._of_carries, *self._of_captured, *parts, *captured])
-        self._of_carries, self._of_captured = list(found[:moving]), list(found[moving:count])
-        self._of_xs.append(list(found[count:]))
-
-    def _pullback(self, xs: Sequence[Any], captured: Sequence[Any]) -> _Pullback:
-        """Return the pullback of one step; its plan tells which carries it reads."""
-        loop, moving = self._loop, len(self._moving)
-        asked = self._given, self._kept_given, self._xs, self._captured
-        key = "pullback", loop.carries, loop.xs, *map(tuple, asked)
-        every = tuple(range(loop.carries))
-        whole = self._pullback_of(key, every, xs, captured)
-        if whole.reads is None:
-            return _Pullback(whole, every)
-        first = moving + len(self._captured)
-        read = tuple([at for at in every if first + at in whole.reads])
-        return _Pullback(self._pullback_of((*key, read), read, xs, captured), read)
-
-    def _pullback_of(
-        self,
-        key: tuple[Any, ...],
-        read: Sequence[int],
-        xs: Sequence[Any],
-        captured: Sequence[Any],
-    ) -> Body:
-        """Return the pullback of one step, which reads some carries."""
-        loop, body = self._loop, self._loop.body
-        known: Body | None = body.derived.get(key)
-        if known is not None:
-            return known
-        n, m, moving = loop.carries, loop.xs, len(self._moving)
-        of_captured = [n + m + at for at in self._captured]
-        active = [*self._moving, *[n + at for at in self._xs], *of_captured]
-        places = [*self._moving, *[n + at for at in self._given]]
-        numbers = [self._moving.index(at) for at in self._kept_given]
-
-        def compute(*inputs: Any) -> list[Any]:
-            taken = iter(inputs)
-            of_carries, sums = _take(taken, moving), _take(taken, len(of_captured))
-            kept = dict(zip(read, _take(taken, len(read)), strict=True))
-            operands = [kept[at] if at in kept else body.results[at].zeros() for at in range(n)]
-            operands += _take(taken, m)
-            of_ys, of_kept = _take(taken, len(places) - moving), _take(taken, len(numbers))
-            operands += taken
-            gs = dict(zip(places, (*of_carries, *of_ys), strict=True))
-            found = pull_back(body, operands, active, [gs.get(k) for k in range(len(body.results))])
-            end = len(found) - len(sums)
-            before, of_xs = found[:moving], found[moving:end]
-            for number, g in zip(numbers, of_kept, strict=True):
-                before[number] = _sum(before[number], g)
-            sums = list(map(_sum, sums, found[end:]))
-            given = [operands[at] for at in active]
-            before = list(map(or_zeros, before, map(result_of, given)))
-            return [*before, *sums, *map(or_zeros, of_xs, map(result_of, given[moving:end]))]
-
-        results = [body.results[at] for at in self._moving]
-        results += [result_of(captured[at]) for at in self._captured]
-        results += [result_of(xs[at])._replace(shape=tuple(xs[at].shape[1:])) for at in self._xs]
-        return body.derived.setdefault(key, Body(body.name, compute, results, body.kind))
+            self._of_captured = [result_of(captured[at]).zeros() for at in asked.captured]
+        carries, ys, made = loop.split_values(values)
+        kept, after = dict(zip(loop.kept, made, strict=True)), [carries[at] for at in needs.undone]
+        parts = [kept[at] for at in needs.kept]
+        parts += self._loop.parts_of((*xs, *self._of_ys, *self._of_kept), first, last)
+        parts += [ys[at] for at in loop.logs(needs.undone)]
+        body = _pullback(loop, asked, needs, xs, captured)
+        begun = [*self._of_carries, *self._of_captured, *after]
+        reverse, room = not loop.reverse, loop.room
+        back = Loop(body, len(begun), len(parts), loop.length, reverse, (), False, room)
+        found = run_loop(back, [*begun, *parts, *captured])
+        end = moving + len(asked.captured)
+        self._of_carries, self._of_captured = list(found[:moving]), list(found[moving:end])
+        self._of_xs.append(list(found[len(begun) :]))
 
     def cotangents(self, wanted: Sequence[bool]) -> list[Any]:
         """Return the cotangents of the arguments, None for those not wanted."""
         loop = self._loop
         of_carries = dict(zip(self._moving, self._of_carries, strict=True))
         pieces = self._of_xs if loop.reverse else self._of_xs[::-1]
-        of_xs = dict(zip(self._xs, map(_joined, zip(*pieces, strict=True)), strict=True))
-        of_captured = dict(zip(self._captured, self._of_captured, strict=True))
+        of_xs = dict(zip(self._asked.xs, map(_joined, zip(*pieces, strict=True)), strict=True))
+        of_captured = dict(zip(self._asked.captured, self._of_captured, strict=True))
         found = [of_carries.get(at) for at in range(loop.carries)]
         found += [of_xs.get(at) for at in range(loop.xs)]
         found += [of_captured.get(at) for at in range(len(wanted) - len(found))]

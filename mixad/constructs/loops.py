@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, library_o
 from mixad.call.closures import captured
 from mixad.config import LOOP_MEMORY
 from mixad.constructs.leaves import leaf_of, result_of, returned_leaf
-from mixad.constructs.loop import Loop, carries_read, run_loop
+from mixad.constructs.loop import Loop, needs_of, run_loop
 from mixad.constructs.recorded_body import RecordedBody, record_body, record_twice
 from mixad.constructs.while_loop_rule import WhileLoop, run_while_loop
 from mixad.errors import TracerError
@@ -194,7 +195,8 @@ def while_loop(
     if recorded is not None and test is not None:
         _check_test(test)
         room = _room_for(inputs, memory)
-        loop = WhileLoop(test.body, recorded.body, len(carries), len(test.captured), room)
+        tests = len(test.captured)
+        loop = WhileLoop(test.body, recorded.body, len(carries), tests, room, recorded.logged)
         values = run_while_loop(loop, [*carries, *test.captured, *recorded.captured])
         return pytree.unflatten(structure, _map(returned_leaf, values[:-1]))
     value = pytree.tree_map(_copy, init_val)
@@ -381,9 +383,11 @@ def _loop(
             room = _room_for(recorded.body.results[: len(carries)], memory, length)
             room = min(room, max(length, 1))
             is_reverse = any(level.is_reverse for each in traced for level in each.levels)
-            keeps = is_reverse and length <= room + 1
-            kept = carries_read(recorded.body, len(carries)) if keeps else ()
-            loop = Loop(recorded.body, len(carries), len(xs), length, reverse, kept, False, room)
+            loop = Loop(recorded.body, len(carries), len(xs), length, reverse, (), False, room)
+            loop = replace(loop, logged=recorded.logged)
+            needs = needs_of(loop, xs, recorded.captured) if is_reverse else None
+            if needs is not None and loop.has_room(length, needs, room):
+                loop = loop.keeping(needs)
             values = run_loop(loop, arguments)[: len(recorded.body.results)]
             carry, ys = pytree.unflatten(recorded.structure, _map(returned_leaf, values))
             return carry, ys

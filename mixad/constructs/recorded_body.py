@@ -26,7 +26,18 @@ from mixad.tape.states import State, initial_state
 from mixad.tape.strand import Strand
 from mixad.tape.tracer import Level, NotRecordedError, Tracer, read_only
 
-__all__ = ["RecordedBody", "record_body", "record_twice"]
+__all__ = ["LoggedBody", "RecordedBody", "record_body", "record_twice"]
+
+
+class LoggedBody(NamedTuple):
+    """A body that also returns what was there where it writes, so that its writes can be undone.
+
+    ``writes`` have the number of a result, which is the argument of that number with others of its
+    elements, and the results that tell of each write in order: what was there, and its positions.
+    """
+
+    body: Body
+    writes: tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class RecordedBody(NamedTuple):
@@ -36,6 +47,7 @@ class RecordedBody(NamedTuple):
     captured: list[Any]
     structure: pytree.Structure  # of what the function returns
     is_constant: bool  # whether that depends on no input
+    logged: LoggedBody | None
     marks: list[Any]  # tell whether a captured array has changed; None for traced values
 
     def is_alike(self, other: RecordedBody) -> bool:
@@ -118,14 +130,29 @@ def _record(
             return None
         finally:
             strand.stop()
-        body = Body.of_recording(strand, slots, ArrayTracer)
+        body, logged = Body.of_recording(strand, slots, ArrayTracer), _logged(strand, slots)
         came, _ = came_into(strand)
         is_constant = all(slot >= len(inputs) and strand.made(slot) is None for slot in slots)
         others = list(map(_captured, list(came.values())[len(every) :]))
         strand.end()
     every = [*wholes, *others]
     marks = [None if isinstance(v, Tracer) else Held(v, "sample").mark for v in every]
-    return RecordedBody(body, every, structure, is_constant, marks)
+    return RecordedBody(body, every, structure, is_constant, logged, marks)
+
+
+def _logged(strand: Strand, outputs: Sequence[int]) -> LoggedBody | None:
+    """Return the body that logs its writes; None if there are none that can be undone."""
+    slots, writes = list(outputs), list[tuple[int, tuple[int, ...]]]()
+    for number, slot in enumerate(outputs[: len(strand.inputs)]):
+        logs = list[int]()
+        while slot in strand.writes:
+            slot, *log = strand.writes[slot]
+            logs[:0] = log
+        if logs and slot == number:
+            writes.append((number, tuple(range(len(slots), len(slots) + len(logs)))))
+            slots += logs
+    body = Body.of_recording(strand, slots, ArrayTracer)
+    return LoggedBody(body, tuple(writes)) if writes else None
 
 
 def _given(tracer: Tracer) -> Any:

@@ -10,10 +10,12 @@ import numpy as np
 
 from mixad.backends.arrays import as_array, library_of
 from mixad.constructs.loop import Loop, Step, cotangents_of, packed, tangents_of
+from mixad.constructs.recorded_body import LoggedBody
 from mixad.tape.body import Body
 from mixad.tape.native_steps import NativeSteps, Track
 from mixad.tape.operations import Static
 from mixad.tape.registers import as_register, of_register, own_array
+from mixad.tape.step_order import order_steps
 from mixad.tape.tracer import plain
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
@@ -33,7 +35,8 @@ class WhileLoop(Static):
     body: Body
     carries: int  # how many
     tests: int  # how many values the test captures
-    room: int  # as of a Loop
+    room: int  # as of a Loop, as the next
+    logged: LoggedBody | None
 
     def split(self, arguments: Sequence[_Item]) -> tuple[list[_Item], list[_Item], list[_Item]]:
         """Return carries, and the captures of the test and of the body."""
@@ -51,7 +54,7 @@ class WhileLoop(Static):
     def steps(self, count: Any) -> Loop:
         """Return the loop over the steps that were taken."""
         length = int(plain(count))
-        return Loop(self.body, self.carries, 0, length, False, (), False, self.room)
+        return Loop(self.body, self.carries, 0, length, False, (), False, self.room, self.logged)
 
 
 def run_while_loop(loop: WhileLoop, arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -90,14 +93,21 @@ def _run_natively(
     tests, body = test.native_plan([*carries, *tested]), step.native_plan([*carries, *captured])
     if tests is None or body is None:
         return None
-    pairs = [(carry.copy(), np.empty_like(carry)) for carry in carries]
+    assert tests.natives is not None
+    assert body.natives is not None
+    tested_first = order_steps(tests.natives, tests.values, ())
+    order = order_steps(body.natives, body.values, range(len(carries)))
+    pairs = [
+        (one, one if number in order.staying else np.empty_like(one))
+        for number, one in enumerate([carry.copy() for carry in carries])
+    ]
     now = [Track.between(one, other) for one, other in pairs]
     then = [Track.between(other, one) for one, other in pairs]
     steps, flag = NativeSteps(), np.zeros((), bool)
-    if not steps.add(tests, [*now, *map(Track.of, tested)], [Track.of(flag)], tested):
+    if not steps.add(tests, tested_first, [*now, *map(Track.of, tested)], [Track.of(flag)], tested):
         return None
     before = len(steps.blocks)
-    if not steps.add(body, [*now, *map(Track.of, captured)], then, captured):
+    if not steps.add(body, order, [*now, *map(Track.of, captured)], then, captured):
         return None
     count = steps.take(None, Track.of(flag).address, before)
     if steps.has_failed:

@@ -13,26 +13,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from array_api_compat import is_writeable_array
 
-from mixad.backends.arrays import Array, is_array, is_scalar, library_of
+from mixad.backends.arrays import NUMPY, Array, is_array, is_scalar, library_of
 from mixad.errors import KernelShapeError, KernelTypeError, TracerError
 from mixad.namespace.array_likes import first_traced
 from mixad.namespace.creation import asarray
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import where
 from mixad.namespace.indexing import (
+    added_at,
     basic_axes,
     basic_key,
-    computed,
     gather,
     getitem,
     is_selection,
-    of_positions,
     part_of,
     positions_of,
     selected,
+    written_at,
 )
 from mixad.namespace.joining import broadcast_to
 from mixad.namespace.manipulation import reshape
+from mixad.namespace.unknown_positions import positions_selected
 from mixad.tape.buffer import buffer_of
 from mixad.tape.constant import constant, unwrapped
 from mixad.tape.memory import (
@@ -84,10 +85,7 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
 
 
 def _write_at_unknown(x: Tracer, key: Any, value: Any) -> None:
-    """Write at unknown indices, in the body of a loop: each element looks up its new value.
-
-    Of equal positions the last one is written, as by NumPy.
-    """
+    """Write at unknown indices, in the body of a loop."""
     keys = key if isinstance(key, tuple) else (key,)
     unknown: Any = next(plain(k) for k in keys if isinstance(plain(k), Tracer))
     strand = x.strand or unknown.strand
@@ -99,23 +97,21 @@ def _write_at_unknown(x: Tracer, key: Any, value: Any) -> None:
             _stand_for(strand, x, where(mask, _as_array(value, x), x))
             return
         raise NotRecordedError("a mask that selects what is written")
-    positions = selected(positions_of(x), key)
-    shape = tuple(positions.shape)
+    is_numpys = x.library is NUMPY
+    found = positions_selected(tuple(x.shape), keys) if is_numpys else None
+    positions = selected(positions_of(x), key) if found is None else found
+    value = _value_at(x, tuple(positions.shape), value)
+    are_distinct = found is not None and not any(getattr(plain(k), "shape", ()) for k in keys)
+    _stand_for(strand, x, written_at(x, value, positions, are_distinct=are_distinct))
+
+
+def _value_at(x: Tracer, shape: tuple[int, ...], value: Any) -> Any:
+    """Return a value in the dtype of an array, and in the shape of positions in it."""
     if isinstance(value, Tracer):
-        given = _fitting(x, (), shape, value)
-    else:
-        given = x.library.xp.broadcast_to(_as_array(value, x), shape)
-    numbers = computed(_numbers_at, (positions, x.shape), {})
-    from_value = gather(given, computed(x.library.xp.where, (numbers > 0, numbers - 1, 0), {}))
-    _stand_for(strand, x, where(numbers > 0, from_value, x))
-
-
-def _numbers_at(positions: Any, shape: tuple[int, ...]) -> Any:
-    """Return for each element of an array the number of the value written to it, or 0."""
-    numbers = np.zeros(math.prod(shape), np.int64)
-    flat = np.reshape(positions, -1)
-    numbers[flat] = np.arange(1, len(flat) + 1)
-    return numbers.reshape(shape)
+        return _fitting(x, None, shape, value)
+    found = x.library.xp.empty(shape, dtype=x.dtype, device=x.device)
+    found[...] = value
+    return found
 
 
 _MAX_COPIED = 1 << 18
@@ -123,6 +119,10 @@ _MAX_COPIED = 1 << 18
 
 _MAX_TIMES = 512
 """How many times larger than the written slice it may be."""
+
+
+_MAX_IN_STEP = 1 << 12
+"""Elements that steps of a loop write one by one: of more, all others are copied quickly."""
 
 
 def _is_copied(x: Tracer, key: Any) -> bool:
@@ -180,8 +180,16 @@ def _view_again(value: Tracer, x: Tracer, key: Any) -> None:
 
 
 def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
-    """Write by an operation that copies the array; ``x`` stands for its result."""
-    if x.shape and _selects(key):
+    """Write by an operation that copies the array; ``x`` stands for its result.
+
+    In the body of a loop steps write into the array itself.
+    """
+    part = _part_of(x, key) if strand.level.unknown is not None and x.library is NUMPY else None
+    if x.shape and part is not None and 0 < part.size <= _MAX_IN_STEP:
+        positions = np.arange(math.prod(x.shape)).reshape(x.shape)[(*_own_key(key), ...)].copy()
+        value = _value_at(x, tuple(positions.shape), value)
+        result = written_at(x, value, positions, are_distinct=not _selects(key))
+    elif x.shape and _selects(key):
         result = _with_selected(x, _own_key(key), value)
     else:
         given = unwrapped(x), key, _as_array(value, x)
@@ -327,8 +335,11 @@ def _looked_at(x: Tracer) -> Array:
     return array
 
 
-def _fitting(x: Tracer, key: _Key, shape: Sequence[int], value: Tracer) -> Any:
-    """Return a value in the dtype of ``x`` and the shape of the slice to write."""
+def _fitting(x: Tracer, key: _Key | None, shape: Sequence[int], value: Tracer) -> Any:
+    """Return a value in the dtype of ``x`` and the shape of the slice to write.
+
+    Without a key both are of the body of a loop.
+    """
     xp = common_library("assignment", (x, value)).xp
     if value.kind.type.is_complex and not x.kind.type.is_complex:
         raise KernelTypeError(
@@ -338,8 +349,10 @@ def _fitting(x: Tracer, key: _Key, shape: Sequence[int], value: Tracer) -> Any:
         )
     extra = max(value.ndim - len(shape), 0)
     if value.dtype != x.dtype or extra or not broadcasts(value.shape, shape):
-        scratch = xp.empty(x.shape, dtype=x.dtype, device=x.device)
-        _written(scratch, plain(value), key, None)  # raises what the library raises
+        own = shape if key is None else x.shape
+        scratch = xp.empty(tuple(own), dtype=x.dtype, device=x.device)
+        given = plain(value) if key is not None else xp.zeros(value.shape, dtype=value.dtype)
+        _written(scratch, given, key or (...,), None)  # raises what the library raises
         value = astype(value, x.dtype)  # plain for integers
     return broadcast_to(reshape(value, value.shape[extra:]) if extra else value, tuple(shape))
 
@@ -453,27 +466,7 @@ def _with_added(ufunc: Any, x: Tracer, key: _Key, value: Any) -> Any:
         value = _fitting(x, key, at.shape, value)
     else:
         value = np.broadcast_to(np.asarray(value), at.shape)
-    return apply_rule(_ADDED_AT, unwrapped(x), value, at, subtracts=ufunc is np.subtract)
-
-
-def _sum_at(xp: Any, x: Any, value: Any, at: Any, subtracts: bool) -> Any:
-    whole = xp.asarray(x, copy=True, order="C")
-    (np.subtract if subtracts else np.add).at(whole.reshape(-1), at, value)
-    return whole
-
-
-def _of_added(g: Any, x: Any, value: Any, at: Any, subtracts: bool) -> Any:
-    part = gather(g, at)
-    return -part if subtracts else part
-
-
-_ADDED_AT = Rule(
-    "numpy.add.at",
-    _sum_at,
-    (lambda g, x, value, at, subtracts: g, _of_added, of_positions),
-    linear="all",
-    positions=(2,),
-)
+    return added_at(unwrapped(x), value, at, subtracts=ufunc is np.subtract)
 
 
 CHANGES_AT: Mapping[Any, Write] = {

@@ -16,6 +16,7 @@ from mixad.backends.arrays import NUMPY, Library, is_array, library_of
 from mixad.backends.protocols import LaunchBlock, Stepping
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
+from mixad.namespace.elementwise import where
 from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.namespace.unknown_positions import positions_selected
 from mixad.scalar.dtypes import element_type_of
@@ -23,13 +24,14 @@ from mixad.scalar.types import F32, F64
 from mixad.tape.constant import unwrapped
 from mixad.tape.memory import share
 from mixad.tape.moves import gaps_of
-from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
+from mixad.tape.node import Rule, added, apply_rule, library_beside, shape_of_view
+from mixad.tape.opaque import apply_opaque
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["basic_axes", "basic_key", "computed", "gather", "getitem", "is_selection",
-           "of_positions", "part_along", "part_of", "positions_of", "scatter_add", "selected",
-           "take", "take_along_axis", "view_key", "without_constants",
-           "without_lists"]  # fmt: skip
+__all__ = ["added_at", "basic_axes", "basic_key", "cleared_at", "computed", "gather", "getitem",
+           "is_selection", "of_positions", "part_along", "part_of", "positions_of", "scatter_add",
+           "selected", "take", "take_along_axis", "view_key", "without_constants",
+           "without_lists", "written_at"]  # fmt: skip
 
 _Key = tuple[Any, ...]
 
@@ -182,6 +184,13 @@ def _are_packed(positions: Any) -> bool:
     return bool(positions.dtype == np.int64 and positions.flags.c_contiguous)
 
 
+def _add_gathered(whole: Any, g: Any, x: Any, positions: Any) -> Any:
+    """Add the cotangent of elements to one of their array."""
+    if library_beside(whole) is not NUMPY or element_type_of(whole.dtype).is_narrow:
+        return added(whole, scatter_add(g, tuple(x.shape), positions))
+    return added_at(whole, g, positions)
+
+
 _GATHER = Rule(
     "indexing",
     _taken,
@@ -189,8 +198,149 @@ _GATHER = Rule(
     fresh=True,
     linear="each",
     positions=(1,),
+    adds=_add_gathered,
     moves=True,
     block=_take_block,
+)
+
+
+def written_at(x: Any, value: Any, positions: Any, *, are_distinct: bool) -> Any:
+    """Return an array with elements in place of those at positions; of equal ones the last stays.
+
+    In the steps of a loop its memory is that of ``x``, if nothing reads this later; the recording
+    knows what is needed to undo it.
+    """
+    found = apply_rule(_WRITTEN_AT, x, value, positions, are_distinct=are_distinct)
+    strand = getattr(found, "strand", None)
+    if strand is not None and are_distinct and isinstance(positions, Tracer):
+        old = gather(x, positions)
+        strand.writes[found.slot] = strand.slot_of(x), old.slot, strand.slot_of(positions)
+    return found
+
+
+def _with_elements(xp: Any, x: Any, value: Any, positions: Any, are_distinct: bool) -> Any:
+    whole = xp.reshape(xp.asarray(x, copy=True), (-1,))
+    flat, at = xp.reshape(value, (-1,)), xp.reshape(positions, (-1,))
+    if not are_distinct:  # torch writes equal ones in any order
+        stays = xp.reshape(_are_last(positions), (-1,))
+        flat, at = flat[stays], at[stays]
+    whole[at] = flat
+    return xp.reshape(whole, tuple(x.shape))
+
+
+def _are_last(positions: Any) -> Any:
+    """Return for each position whether none of those that follow is equal."""
+    library = library_of(positions)
+    flat = np.asarray(positions).reshape(-1)
+    _, last = np.unique(flat[::-1], return_index=True)
+    stays = np.zeros(flat.shape, bool)
+    stays[len(flat) - 1 - last] = True
+    return library.xp.asarray(stays.reshape(tuple(positions.shape)), device=device(positions))
+
+
+def _without_elements(g: Any, x: Any, value: Any, positions: Any, are_distinct: bool) -> Any:
+    return cleared_at(g, positions)
+
+
+def _elements_that_stay(g: Any, x: Any, value: Any, positions: Any, are_distinct: bool) -> Any:
+    part = gather(g, positions)
+    if are_distinct:
+        return part
+    return where(apply_opaque(_are_last, (positions,), {}), part, 0.0)
+
+
+def _are_written_natively(x: Any, positions: Any) -> bool:
+    """Whether a backend may change an array of such a layout at positions."""
+    return bool(x.flags.c_contiguous and x.dtype.isnative and _are_packed(positions))
+
+
+def _write_block(
+    backend: Stepping, x: Any, value: Any, positions: Any, are_distinct: bool
+) -> LaunchBlock | None:
+    """Return what writes elements."""
+    gaps = gaps_of(value)
+    if gaps is None or not _are_written_natively(x, positions) or value.dtype != x.dtype:
+        return None
+    return backend.write_at_block("write", positions.size, x.nbytes, x.dtype.itemsize, gaps)
+
+
+_WRITTEN_AT = Rule(
+    "assignment",
+    _with_elements,
+    (_without_elements, _elements_that_stay, of_positions),
+    fresh=True,
+    linear="all",
+    positions=(2,),
+    block=_write_block,
+)
+
+
+def added_at(x: Any, value: Any, positions: Any, *, subtracts: bool = False) -> Any:
+    """Return an array of NumPy with elements added at positions, in their order.
+
+    In the steps of a loop its memory is that of ``x``, if nothing reads this later.
+    """
+    return apply_rule(_ADDED_AT, x, value, positions, subtracts=subtracts)
+
+
+def _sum_at(xp: Any, x: Any, value: Any, positions: Any, subtracts: bool) -> Any:
+    whole = xp.asarray(x, copy=True, order="C")
+    (np.subtract if subtracts else np.add).at(whole.reshape(-1), positions, value)
+    return whole
+
+
+def _of_added(g: Any, x: Any, value: Any, positions: Any, subtracts: bool) -> Any:
+    part = gather(g, positions)
+    return -part if subtracts else part
+
+
+def _add_block(
+    backend: Stepping, x: Any, value: Any, positions: Any, subtracts: bool
+) -> LaunchBlock | None:
+    """Return what adds elements to others."""
+    is_float = element_type_of(x.dtype) in (F32, F64) and value.dtype == x.dtype
+    gaps = gaps_of(value)
+    if gaps is None or subtracts or not (is_float and _are_written_natively(x, positions)):
+        return None
+    return backend.write_at_block("add", positions.size, x.nbytes, x.dtype.itemsize, gaps)
+
+
+_ADDED_AT = Rule(
+    "numpy.add.at",
+    _sum_at,
+    (lambda g, x, value, positions, subtracts: g, _of_added, of_positions),
+    linear="all",
+    positions=(2,),
+    block=_add_block,
+)
+
+
+def cleared_at(x: Any, positions: Any) -> Any:
+    """Return an array with zeros at positions, in its memory as `written_at` says."""
+    return apply_rule(_CLEARED_AT, x, positions)
+
+
+def _cleared(xp: Any, x: Any, positions: Any) -> Any:
+    whole = xp.reshape(xp.asarray(x, copy=True), (-1,))
+    whole[xp.reshape(positions, (-1,))] = 0
+    return xp.reshape(whole, tuple(x.shape))
+
+
+def _clear_block(backend: Stepping, x: Any, positions: Any) -> LaunchBlock | None:
+    """Return what writes zeros."""
+    if not _are_written_natively(x, positions):
+        return None
+    return backend.write_at_block("clear", positions.size, x.nbytes, x.dtype.itemsize)
+
+
+_CLEARED_AT = Rule(
+    "assignment of zero",
+    _cleared,
+    (lambda g, x, positions: cleared_at(g, positions), of_positions),
+    fresh=True,
+    linear="each",
+    positions=(1,),
+    block=_clear_block,
 )
 
 

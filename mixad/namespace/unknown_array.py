@@ -18,11 +18,13 @@ from mixad.backends.arrays import library_of
 from mixad.errors import TracerError
 from mixad.namespace.array import OF_SHAPES, ArrayTracer
 from mixad.namespace.elementwise import elementwise, is_operand
+from mixad.namespace.indexing import is_selection
 from mixad.namespace.module import exchanged
+from mixad.namespace.unknown_numbers import computed_by_kernels
 from mixad.tape.opaque import apply_opaque
 from mixad.tape.operations import Operation
 from mixad.tape.strand import Strand
-from mixad.tape.tracer import NotRecordedError
+from mixad.tape.tracer import NotRecordedError, bodies_among, plain
 
 __all__ = ["IndexedArrayError", "UnknownArray"]
 
@@ -64,7 +66,7 @@ def _computed(op: str, compute: _Method, *, is_reflected: bool = False) -> _Meth
         if not is_operand(other):
             return NotImplemented
         operands = (other, self) if is_reflected else (self, other)
-        is_exact = op in _EXACT and _are_numbers(operands) and _fits(self, other)
+        is_exact = _is_exact(op, operands) and _are_numbers(operands) and _fits(self, other)
         if not (_has_derivative(operands) or is_exact):
             return self.call(compute, operands, {})
         given = tuple([o.without_derivative() if type(o) is UnknownArray else o for o in operands])
@@ -72,6 +74,15 @@ def _computed(op: str, compute: _Method, *, is_reflected: bool = False) -> _Meth
         return found if _has_derivative(operands) else UnknownArray.of(found)
 
     return method
+
+
+def _is_exact(op: str, operands: Sequence[Any]) -> bool:
+    """Whether kernels give what the library does, of whole numbers at least."""
+    if op in _EXACT:
+        return True
+    value, divisor = operands
+    is_divided = op in _DIVISIONS and type(divisor) is int and divisor > 0
+    return is_divided and value.kind.type.is_integer
 
 
 class IndexedArrayError(TracerError):
@@ -120,6 +131,8 @@ class UnknownArray(ArrayTracer):
     __rmod__ = _computed("mod", operator.mod, is_reflected=True)
 
     def __neg__(self) -> Any:
+        if self.kind.type.is_integer:
+            return UnknownArray.of(self.strand.applied(_NEGATED, (self.source,)))
         return self.call(operator.neg, (self,), {})
 
     def __abs__(self) -> Any:
@@ -156,6 +169,8 @@ class UnknownArray(ArrayTracer):
             if test is not None:
                 found = self.strand.applied(test, tuple(map(_source, operands)))
                 return UnknownArray.of(found)
+            if operator_ is not None and isinstance(operands[0], (np.ndarray, np.generic)):
+                return getattr(operands[1], f"__r{operator_.__name__}__")(operands[0])
             if operator_ is not None:
                 return operator_(*operands)
         if _has_derivative(operands):
@@ -199,8 +214,15 @@ class UnknownArray(ArrayTracer):
         on: they may share memory.
         """
         given = tuple(exchanged(_source, tuple(args))), dict(exchanged(_source, dict(kwargs)))
+        is_method = function is _method
+        name = args[0] if is_method else getattr(function, "__name__", "")
+        own = computed_by_kernels(name, given[0][is_method:], given[1])
+        if own is not None:
+            found = UnknownArray.of(own)
+            if name == "getitem" and not any(map(is_selection, _keys_of(args[1]))):
+                exchanged(_shared, (found, *args))  # a view
+            return found
         found = self.strand.call(apply_opaque, function, *given, is_primitive=True)
-        name = args[0] if function is _method else getattr(function, "__name__", "")
         if isinstance(function, np.ufunc) or name in _FRESH:
             return exchanged(UnknownArray.of, found)
         exchanged(_shared, (*args, *kwargs.values()))
@@ -274,6 +296,10 @@ class UnknownArray(ArrayTracer):
         return self.strand.refusal
 
 
+def _keys_of(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
 def _source(value: Any) -> Any:
     """Return the traced value of an unknown array; other values unchanged."""
     return value.source if type(value) is UnknownArray else value
@@ -294,8 +320,15 @@ def _has_derivative(tree: Any) -> bool:
 
 
 def _are_numbers(operands: Sequence[Any]) -> bool:
-    """Whether operands are whole numbers or floats; sums of booleans differ."""
-    return not any(str(getattr(o, "dtype", type(o).__name__)).startswith("bool") for o in operands)
+    """Whether operands are whole numbers or floats; flags may be beside such arrays.
+
+    Sums of flags differ, and which type one has beside a number of Python the library says.
+    """
+    types = [str(getattr(o, "dtype", type(o).__name__)) for o in operands]
+    are_flags = [type.startswith("bool") for type in types]
+    if not any(are_flags):
+        return True
+    return not all(are_flags) and all(hasattr(o, "dtype") for o in operands)
 
 
 def _array_like(value: UnknownArray) -> Any:
@@ -315,11 +348,9 @@ def _method(name: str, array: Any, *args: Any, **options: Any) -> Any:
 
 
 def _stop(x: Any) -> Any:
-    return apply_opaque(_elements, (x,), {})
-
-
-def _elements(x: Any) -> Any:
-    return x
+    """Return a value on which the bodies of loops depend alone, as whole numbers do."""
+    bodies = bodies_among(x.origin.levels)
+    return type(x)(x.cell, x.origin._replace(levels=bodies)) if bodies else plain(x)
 
 
 def _invert(x: Any) -> Any:
@@ -328,6 +359,7 @@ def _invert(x: Any) -> Any:
 
 _STOPPED = Operation(_stop, is_kernel=False, is_primitive=True)
 _INVERTED = Operation(_invert)
+_NEGATED = Operation(partial(elementwise, "neg"))
 _TESTS = {
     ufunc: Operation(partial(elementwise, op))
     for ufunc, op in {
@@ -340,7 +372,7 @@ _TESTS = {
 
 _FRESH = frozenset(
     (
-        "add sub mul truediv floordiv mod neg abs pow invert _with_item _elements "
+        "add sub mul truediv floordiv mod neg abs pow invert _with_item "
         "copy clone astype sum prod max min amax amin mean any all argmax argmin count_nonzero "
         "argsort sort cumsum cumprod where searchsorted bincount clip sign zeros_like ones_like"
     ).split()
@@ -349,6 +381,9 @@ _FRESH = frozenset(
 
 _EXACT = frozenset({"add", "sub", "mul"})
 """Operators that kernels have of all numbers."""
+
+_DIVISIONS = frozenset({"floordiv", "mod"})
+"""Operators that kernels have of whole numbers, and where the divisor is not zero."""
 
 _OPERATORS = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul,

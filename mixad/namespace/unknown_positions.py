@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import NUMPY
+from mixad.namespace.manipulation import reshape
 from mixad.scalar.build import Builder
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.ir import Atom
@@ -24,37 +25,59 @@ __all__ = ["positions_selected"]
 def positions_selected(shape: tuple[int, ...], key: tuple[Any, ...]) -> Any:
     """Return the positions that a key selects in an array of NumPy; None if they are not a sum.
 
-    They are one of what is known, and of each index that is a whole number, traced, times how many
-    elements come before the next along its axis.  An index outside raises IndexError.
+    They are one of what is known, and of each traced index times how many elements come before the
+    next along its axis.  An index outside raises IndexError.
     """
+    key = tuple([np.asarray(k) if isinstance(k, list) else k for k in key])
     indices = [k for k in key if isinstance(k, Tracer)]
     if not indices or not all(map(_is_index, key)):
-        return None
-    if any(each.shape for each in indices) and (len(key) > 1 or len(shape) > 1):
         return None
     given = [k for k in key if k is not None and k is not Ellipsis]
     if len(given) > len(shape):
         return None
     at = key.index(Ellipsis) if any(k is Ellipsis for k in key) else len(key)
     missing = [slice(None)] * (len(shape) - len(given))
-    axes = [k for k in (*key[:at], *missing, *key[at:]) if k is not None and k is not Ellipsis]
+    every = (*key[:at], *missing, *[k for k in key[at:] if k is not Ellipsis])
+    axes = [k for k in every if k is not None]
     traced = tuple([axis for axis, k in enumerate(axes) if isinstance(k, Tracer)])
     if any(shape[axis] == 0 for axis in traced):
         return None
-    known = tuple([0 if isinstance(k, Tracer) else k for k in key])
-    base = np.arange(math.prod(shape)).reshape(shape)[(*known, ...)]
+    sources = [getattr(each, "source", each) for each in indices]
+    whole = np.arange(math.prod(shape)).reshape(shape)
+    if any(getattr(k, "shape", ()) for k in given):
+        place = _place_of_arrays(every)
+        if place is None or (at < len(key) and not missing):
+            return None
+        zeros = [np.zeros(k.shape, np.int64) if isinstance(k, Tracer) else k for k in every]
+        base, count = whole[tuple(zeros)], max(len(getattr(k, "shape", ())) for k in given)
+        behind = base.ndim - place - count
+        sources = [reshape(each, (*each.shape, *[1] * behind)) for each in sources]
+    else:
+        base = whole[(*[0 if isinstance(k, Tracer) else k for k in key], ...)]
     lengths = tuple([shape[axis] for axis in traced])
     strides = tuple([math.prod(shape[axis + 1 :]) for axis in traced])
-    sources = [getattr(each, "source", each) for each in indices]
     static = {"lengths": lengths, "strides": strides, "axes": traced}
     base = np.ascontiguousarray(base).reshape(base.shape)
     return apply_values_rule(_POSITIONS, base, *sources, **static)[0]
+
+
+def _place_of_arrays(key: Sequence[Any]) -> int | None:
+    """Return before which axis of the result those of arrays are; None beside new axes.
+
+    They are where the arrays are if nothing is between these, else they come first.
+    """
+    if any(k is None for k in key):
+        return None
+    places = [at for at, k in enumerate(key) if not isinstance(k, slice)]
+    return places[0] if places[-1] - places[0] < len(places) else 0
 
 
 def _is_index(key: Any) -> bool:
     """Whether a part of a key is known, or a traced whole number."""
     if isinstance(key, Tracer):
         return key.kind.library is NUMPY and key.kind.type.is_integer
+    if type(key) is np.ndarray:
+        return key.dtype.kind in "iu"
     is_number = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
     return is_number or key is None or key is Ellipsis or isinstance(key, slice)
 

@@ -32,7 +32,7 @@ from mixad.tape.making import Run
 from mixad.tape.node import InputNode, RuleNode, added
 from mixad.tape.planner import Planner
 from mixad.tape.trace import Trace
-from mixad.tape.tracer import Level, Origin, Tracer, warn
+from mixad.tape.tracer import Level, Origin, Tracer, bodies_among, warn
 from mixad.tape.writing import WriteNode, writable
 
 __all__ = ["Cotangent", "backward"]
@@ -256,17 +256,28 @@ class _WayBack(Run):
 
     def _is_added(self, node: RuleNode, g: Any, target: Register | None) -> bool:
         """Add to the cotangent that the argument already has, in place, or let that wait."""
-        if node.rule.add_into is None or target is None:
+        if target is None:
+            return False
+        known = self.found.get(target)
+        if node.rule.adds is not None and known is not None and _is_in_body(known.value, g):
+            whole = broadcast_to(known.value, tuple(node.arguments[0].shape))
+            self.found[target] = Cotangent(node.added_to(whole, g, self._level), True)
+            return True
+        if node.rule.add_into is None:
             return False
         write = self._pulled_nodes.get(target)
         if isinstance(write, WriteNode):
             self._add_part(target, write, node, g)
             return True
-        known = self.found.get(target)
         if known is None or isinstance(known.value, Tracer) or isinstance(g, Tracer):
             return False
         is_own = known.is_own(tuple(node.arguments[0].shape))
         return is_own and node.pull_into(known.value, g)
+
+
+def _is_in_body(*values: Any) -> bool:
+    """Whether one of some values is recorded in the body of a loop."""
+    return any(isinstance(v, Tracer) and bodies_among(v.levels) for v in values)
 
 
 def _reads(entry: Entry) -> Sequence[Register]:

@@ -13,12 +13,12 @@ from mixad.backends.arrays import Library, describe_array, device_key
 from mixad.errors import TracerError
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import Cell
-from mixad.tape.journal import Journal
+from mixad.tape.journal import Journal, Noted, sources_of
 from mixad.tape.memory import array_as, noted_array
 from mixad.tape.node import InputNode, Result
 from mixad.tape.operations import FURTHER, LINK, NUMBERS, Operation, Static, results_of
 from mixad.tape.plan import Plan
-from mixad.tape.registers import of_register
+from mixad.tape.registers import as_register, of_register
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
 from mixad.tape.strand_plan import make_plan
@@ -141,7 +141,7 @@ class Body(Static):
         self.results = tuple(results)
         self.kind = kind  # of tracers
         self.derived: dict[tuple[Any, ...], Body] = {}  # its derivatives, by request
-        self.reads: frozenset[int] | None = None  # operands that plans read; None before the first
+        self._reads: dict[Any, frozenset[int]] = {}
         self._plans: dict[Any, Plan | None] = {}
         self._operation = Operation(
             lambda *operands: list(compute(*operands)), is_kernel=False, is_primitive=True
@@ -206,8 +206,52 @@ class Body(Static):
                     f"{result.shape} and type {result.kind.type}: make it such in each step"
                 )
 
+    def operands_read(self, operands: Sequence[Result]) -> frozenset[int]:
+        """Return the operands that results depend on; all if that depends on elements."""
+        key = tuple([(each.shape, each.kind, device_key(each.device)) for each in operands])
+        if key not in self._reads:
+            self._reads[key] = self._found_read(operands)
+        return self._reads[key]
+
+    def _found_read(self, operands: Sequence[Result]) -> frozenset[int]:
+        """Follow what the operations are made of from the results back to operands."""
+        every = frozenset(range(len(operands)))
+        arrays = [as_register(each.ones_like()) for each in operands]
+        try:
+            with np.errstate(all="ignore"):
+                noted, found = self._noted(arrays, operands[0].kind.library)
+        except Exception:  # an operation has no value for made-up elements
+            return every
+        if noted is None:
+            return every
+        left, makers = list(found), {}
+        for equation in noted.equations:
+            makers.update(dict.fromkeys(equation.results, equation))
+        read = set[int]()
+        while left:
+            register = left.pop()
+            if register in read:
+                continue
+            read.add(register)
+            if register in makers:
+                left += sources_of(makers[register])
+        return every & read
+
     def _planned(self, arrays: Sequence[Any], library: Library) -> Plan | None:
         """Make the plan of what the operations are made of."""
+        noted, registers = self._noted(arrays, library)
+        made = make_plan(noted, arrays, [], registers, [], library, self.kind, compiles=True)
+        if made is None:
+            return None
+        plan, (results, _) = made
+        self.check(results)
+        return plan
+
+    def _noted(self, arrays: Sequence[Any], library: Library) -> tuple[Noted | None, list[int]]:
+        """Return what the operations are made of, and the registers of results.
+
+        None if one looks at elements, or cannot be noted.
+        """
         with Level(self.name, is_reverse=False, differentiates=False) as level:
             level.check, level.unknown, level.foresees = "off", _no_value, True
             wholes = [of_register(library, array) for array in arrays]
@@ -226,15 +270,8 @@ class Body(Static):
             }
             noted, level.journal = journal.noted(values), None
         if level.looks or not journal.is_whole:
-            return None
-        registers = [{**noted.registers, **constants}[at] for at in values]
-        made = make_plan(noted, arrays, [], registers, [], library, self.kind, compiles=True)
-        if made is None:
-            return None
-        plan, (results, _) = made
-        self.check(results)
-        self.reads = (self.reads or frozenset()) | set(plan.slots)
-        return plan
+            return None, []
+        return noted, [{**noted.registers, **constants}[at] for at in values]
 
 
 def _as_weak(value: Any) -> Any:

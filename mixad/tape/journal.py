@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mixad.tape.operations import Operation
 
 __all__ = ["CallEquation", "Equation", "Journal", "KernelEquation", "Noted", "Register",
-           "RuleEquation", "ViewEquation"]  # fmt: skip
+           "RuleEquation", "ViewEquation", "sources_of"]  # fmt: skip
 
 Register: TypeAlias = int
 """A slot of the segment, or -1, -2, … for what is made on the way."""
@@ -105,6 +105,14 @@ class ViewEquation:
 
 
 Equation: TypeAlias = KernelEquation | RuleEquation | CallEquation | ViewEquation
+
+
+def sources_of(equation: Equation) -> Sequence[Register]:
+    """Return what an equation reads."""
+    if isinstance(equation, ViewEquation):
+        return (equation.whole,)
+    found = [at for at in equation.arguments if at is not None]
+    return [equation.call, *found] if isinstance(equation, CallEquation) else found
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -18,8 +18,10 @@ from mixad.backends.hookspecs import LaunchBlock, Stepping, Written
 
 if TYPE_CHECKING:
     from mixad.tape.plan import Plan
+    from mixad.tape.step_order import StepOrder
 
-__all__ = ["Native", "NativeAlias", "NativeLaunch", "NativeSteps", "Track", "alias_of"]
+__all__ = ["Native", "NativeAlias", "NativeLaunch", "NativeSteps", "Track", "alias_of",
+           "changed_register"]  # fmt: skip
 
 _SECONDS = 0.05
 """Time after which Python looks whether there is a signal, such as Ctrl-C."""
@@ -60,6 +62,14 @@ class NativeAlias(NamedTuple):
 
 
 Native: TypeAlias = NativeLaunch | NativeAlias
+
+
+def changed_register(native: Native) -> int | None:
+    """Return the register that a step changes, or a copy of it; None if it does not."""
+    if not isinstance(native, NativeLaunch):
+        return None
+    changes = native.blocks[0].writes[0].changes
+    return None if changes is None else native.reads[changes]
 
 
 def alias_of(
@@ -113,6 +123,7 @@ class NativeSteps:
     def add(
         self,
         plan: Plan,
+        order: StepOrder,
         inputs: Sequence[Track],
         outputs: Sequence[Track],
         captured: Sequence[np.ndarray[Any, Any]],
@@ -122,8 +133,7 @@ class NativeSteps:
         `inputs` and `outputs` say where these are in memory. `captured` are the last inputs, which
         are the same in all steps.
         """
-        natives = plan.natives
-        assert natives is not None
+        natives = order.natives
         launches = [each for each in natives if isinstance(each, NativeLaunch)]
         numbers = dict(enumerate(plan.registers))
         numbers.update(enumerate(captured, len(inputs) - len(captured)))
@@ -137,6 +147,13 @@ class NativeSteps:
         for each in natives:
             if isinstance(each, NativeLaunch):
                 results = {at: track for at, track in direct.items() if last[at] is each}
+                changed = changed_register(each)
+                if changed is not None:
+                    (at,) = each.writes
+                    if at in order.in_place:
+                        results = {at: tracks[changed]}
+                    else:
+                        results = {at: self._copied(each, tracks[changed], results.get(at))}
                 tracks.update(self._launch(each, tracks, results, numbers))
             else:
                 address, even, odd = tracks[each.source]
@@ -144,8 +161,15 @@ class NativeSteps:
         with_gaps = {each.result for each in natives if type(each) is NativeAlias and each.has_gaps}
         left = [(at, track) for at, track in targets if tracks[at] != track]
         for at, track in left:
-            self._copy(plan, at, tracks[at], track)
+            self._copy(plan.sizes[plan.values.index(at)], tracks[at], track)
         return with_gaps.isdisjoint(at for at, _ in left)
+
+    def _copied(self, launch: NativeLaunch, source: Track, target: Track | None) -> Track:
+        """Add a copy of an array that a launch changes; return where it is."""
+        self._backend = launch.backend
+        target = target or self._somewhere(launch.sizes[0])
+        self._copy(launch.sizes[0], source, target)
+        return target
 
     def _launch(
         self,
@@ -195,10 +219,9 @@ class NativeSteps:
         self.memory.append(np.empty(room, np.uint8))
         return Track.of(self.memory[-1])
 
-    def _copy(self, plan: Plan, at: int, source: Track, target: Track) -> None:
-        """Add a copy of a result that is elsewhere."""
+    def _copy(self, size: int, source: Track, target: Track) -> None:
+        """Add a copy of so many bytes that are elsewhere."""
         assert self._backend is not None
-        size = plan.sizes[plan.values.index(at)]
         block = self._backend.move_block(1, ((0, 0, 0, size),), size)
         self._place(block, block.reads[0][1], source)
         self._place(block, block.writes[0].word, target)

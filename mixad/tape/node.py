@@ -84,6 +84,10 @@ class Result(NamedTuple):
         dtype = library.dtype_of(self.kind.type)
         return library.xp.zeros(shape, dtype=dtype, device=self.device)
 
+    def ones_like(self) -> Array:
+        """Return an array of its kind and shape: ones, or zeros of whole numbers."""
+        return self.zeros() + 1 if self.kind.type.is_inexact else self.zeros()
+
 
 class PulledNode(Node, Protocol):
     """A node that is pulled back by itself; kernel nodes are in groups."""
@@ -155,6 +159,9 @@ class Rule:
     # For one argument: ``(whole, g, **static)`` adds its cotangent to an array, in place, and tells
     # whether it could. Many small parts of one array then cost what the parts do.
     add_into: Callable[..., bool] | None = None
+    # ``(whole, g, *arguments, **static)``: the sum of a cotangent of the first argument and its
+    # own. In the body of a loop that costs what the elements cost which it reads.
+    adds: Callable[..., Any] | None = None
     # For one argument of shape `own`: ``(xp, own, **static)`` is the shape of the value, which has
     # the argument's type and waits until someone asks for it.
     shape: Callable[..., tuple[int, ...]] | None = None
@@ -245,6 +252,12 @@ class RuleNode:
         """Add the cotangent of the one argument to an array, if the rule can; tell whether."""
         add = self.rule.add_into
         return add is not None and add(whole, g, **self.static)
+
+    def added_to(self, whole: Any, g: Any, level: Level) -> Any:
+        """Return a cotangent of the first argument with that of this value added."""
+        assert self.rule.adds is not None
+        arguments = [stripped(a, level) for a in self.arguments]
+        return self.rule.adds(whole, g, *arguments, **self.static)
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Apply the rule's formula for each parent that depends on the level."""

@@ -156,6 +156,9 @@ class Strand:
         self._thread = get_ident()
         self.others: list[Tracer] = []  # values in strands inside, whatever is written here
         self.views: dict[int, int] = {}  # by the slot of a view that no operation tells: its base's
+        # By the slot of an array that was written to at unknown positions, in the body of a loop:
+        # the slots of the array before, of its elements there, and of the positions.
+        self.writes: dict[int, tuple[int, int, int]] = {}
         self._done: list[Any] = []
 
     def _held(self, value: Any) -> Any:

@@ -19,7 +19,13 @@ from mixad.backends.cpu.launch import (
     prepare_launch,
     prepare_repeated,
 )
-from mixad.backends.cpu.steps import add_at_block, move_block, take_block, take_steps
+from mixad.backends.cpu.steps import (
+    add_at_block,
+    move_block,
+    take_block,
+    take_steps,
+    write_at_block,
+)
 from mixad.backends.object_cache import default
 from mixad.backends.protocols import LaunchBlock
 from mixad.config import show_bytes
@@ -161,7 +167,7 @@ class CpuBackend:
         """Return what makes so many bytes of runs of others."""
         return move_block(sources, runs, size)
 
-    def take_block(self, count: int, size: int, gaps: Sequence[int] = ()) -> LaunchBlock | None:
+    def take_block(self, count: int, size: int, gaps: Sequence[int] = ()) -> LaunchBlock:
         """Return what takes so many elements at positions."""
         return take_block(count, size, gaps)
 
@@ -170,6 +176,12 @@ class CpuBackend:
     ) -> LaunchBlock:
         """Return what adds so many floats at positions."""
         return add_at_block(count, length, size, gaps)
+
+    def write_at_block(
+        self, how: str, count: int, room: int, size: int, gaps: Sequence[int] = ()
+    ) -> LaunchBlock:
+        """Return what changes so many elements at positions."""
+        return write_at_block(how, count, room, size, gaps)
 
     def take_steps(
         self,

@@ -218,10 +218,10 @@ done:
   ret void
 }
 
-; A kernel that takes elements at positions: destination, source, positions, how many, and the word
-; from which on the block has how many bytes come before each element of the source; 0 if it has no
-; gaps.
-define void @take8(ptr %block, i64 %begin, i64 %end) {
+; A kernel that takes elements at positions: destination, source, positions, how many, the word from
+; which on the block has how many bytes come before each element of the source, 0 if it has no gaps,
+; and how many bytes an element has.
+define void @take(ptr %block, i64 %begin, i64 %end) {
 entry:
   %to = load ptr, ptr %block
   %fromp = getelementptr i64, ptr %block, i64 1
@@ -234,34 +234,51 @@ entry:
   %gaps = load i64, ptr %gapsp
   %has_gaps = icmp ne i64 %gaps, 0
   %table = getelementptr i64, ptr %block, i64 %gaps
+  %sizep = getelementptr i64, ptr %block, i64 5
+  %size = load i64, ptr %sizep
   br label %next
 next:
-  %k = phi i64 [ 0, %entry ], [ %k1, %take ]
+  %k = phi i64 [ 0, %entry ], [ %k1, %copied ]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %find, label %done
 find:
   %placep = getelementptr i64, ptr %places, i64 %k
   %place = load i64, ptr %placep
-  %packed = mul i64 %place, 8
-  br i1 %has_gaps, label %look, label %take
+  %packed = mul i64 %place, %size
+  br i1 %has_gaps, label %look, label %copy
 look:
   %beforep = getelementptr i64, ptr %table, i64 %place
   %before = load i64, ptr %beforep
-  br label %take
-take:
+  br label %copy
+copy:
   %first = phi i64 [ %packed, %find ], [ %before, %look ]
   %source = getelementptr i8, ptr %from, i64 %first
-  %element = load i64, ptr %source
-  %target = getelementptr i64, ptr %to, i64 %k
-  store i64 %element, ptr %target
+  %after = mul i64 %k, %size
+  %target = getelementptr i8, ptr %to, i64 %after
+  switch i64 %size, label %several [ i64 8, label %eight
+                                     i64 4, label %four ]
+eight:
+  %double = load i64, ptr %source, align 1
+  store i64 %double, ptr %target, align 1
+  br label %copied
+four:
+  %float = load i32, ptr %source, align 1
+  store i32 %float, ptr %target, align 1
+  br label %copied
+several:
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %size, i1 false)
+  br label %copied
+copied:
   %k1 = add i64 %k, 1
   br label %next
 done:
   ret void
 }
 
-; The same of elements of four bytes.
-define void @take4(ptr %block, i64 %begin, i64 %end) {
+; A kernel that writes elements at positions, in order, and leaves the others: the same words, where
+; the source has an element for each position, and what is done: 0 if these are written, 1 if they
+; are doubles or floats to add, 2 if zeros are written.
+define void @write_at(ptr %block, i64 %begin, i64 %end) {
 entry:
   %to = load ptr, ptr %block
   %fromp = getelementptr i64, ptr %block, i64 1
@@ -274,26 +291,64 @@ entry:
   %gaps = load i64, ptr %gapsp
   %has_gaps = icmp ne i64 %gaps, 0
   %table = getelementptr i64, ptr %block, i64 %gaps
+  %sizep = getelementptr i64, ptr %block, i64 5
+  %size = load i64, ptr %sizep
+  %howp = getelementptr i64, ptr %block, i64 6
+  %how = load i64, ptr %howp
   br label %next
 next:
-  %k = phi i64 [ 0, %entry ], [ %k1, %take ]
+  %k = phi i64 [ 0, %entry ], [ %k1, %copied ]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %find, label %done
 find:
   %placep = getelementptr i64, ptr %places, i64 %k
   %place = load i64, ptr %placep
-  %packed = mul i64 %place, 4
-  br i1 %has_gaps, label %look, label %take
+  %packed = mul i64 %k, %size
+  br i1 %has_gaps, label %look, label %copy
 look:
-  %beforep = getelementptr i64, ptr %table, i64 %place
+  %beforep = getelementptr i64, ptr %table, i64 %k
   %before = load i64, ptr %beforep
-  br label %take
-take:
+  br label %copy
+copy:
   %first = phi i64 [ %packed, %find ], [ %before, %look ]
   %source = getelementptr i8, ptr %from, i64 %first
-  %element = load i32, ptr %source
-  %target = getelementptr i32, ptr %to, i64 %k
-  store i32 %element, ptr %target
+  %after = mul i64 %place, %size
+  %target = getelementptr i8, ptr %to, i64 %after
+  switch i64 %how, label %write [ i64 1, label %add
+                                  i64 2, label %clear ]
+clear:
+  call void @llvm.memset.p0.i64(ptr %target, i8 0, i64 %size, i1 false)
+  br label %copied
+add:
+  %is_double = icmp eq i64 %size, 8
+  br i1 %is_double, label %add_double, label %add_float
+add_double:
+  %x8 = load double, ptr %target
+  %y8 = load double, ptr %source
+  %sum8 = fadd double %x8, %y8
+  store double %sum8, ptr %target
+  br label %copied
+add_float:
+  %x4 = load float, ptr %target
+  %y4 = load float, ptr %source
+  %sum4 = fadd float %x4, %y4
+  store float %sum4, ptr %target
+  br label %copied
+write:
+  switch i64 %size, label %several [ i64 8, label %eight
+                                     i64 4, label %four ]
+eight:
+  %double = load i64, ptr %source, align 1
+  store i64 %double, ptr %target, align 1
+  br label %copied
+four:
+  %float = load i32, ptr %source, align 1
+  store i32 %float, ptr %target, align 1
+  br label %copied
+several:
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %size, i1 false)
+  br label %copied
+copied:
   %k1 = add i64 %k, 1
   br label %next
 done:

@@ -15,7 +15,8 @@ from typing import Any
 from mixad.backends.cpu.compiler import cached_module
 from mixad.backends.protocols import LaunchBlock, Written
 
-__all__ = ["add_at_block", "move_block", "narrow_block", "sum_block", "take_block", "take_steps"]
+__all__ = ["add_at_block", "move_block", "narrow_block", "sum_block", "take_block", "take_steps",
+           "write_at_block"]  # fmt: skip
 
 
 class _Native:
@@ -29,7 +30,7 @@ class _Native:
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         types = pointer, number, pointer, number, number, number, pointer, number
         self.move = module.address("move")
-        self.take = {size: module.address(f"take{size}") for size in (4, 8)}
+        self.take, self.write_at = module.address("take"), module.address("write_at")
         self.add_at = {size: module.address(f"add_at{size}") for size in (4, 8)}
         self.sum_rows, self.narrow = module.address("sum_rows"), module.address("narrow")
         self.take_steps: Any = module.function("take_steps", ctypes.CFUNCTYPE(number, *types))
@@ -57,13 +58,10 @@ _FIRST_SOURCE = 3
 """The word of the first source of a copy."""
 
 
-def take_block(count: int, size: int, gaps: Sequence[int]) -> LaunchBlock | None:
+def take_block(count: int, size: int, gaps: Sequence[int]) -> LaunchBlock:
     """Return what takes so many elements of a size at positions: see `Stepping.take_block`."""
-    address = _native().take.get(size)
-    if address is None:
-        return None
-    words = array("q", (0, 0, 0, count, _TABLE - 1 if gaps else 0, *gaps))
-    return LaunchBlock(address, words, 1, _TWO_READS, (), (Written(0, count * size),))
+    words = array("q", (0, 0, 0, count, _TABLE if gaps else 0, size, *gaps))
+    return LaunchBlock(_native().take, words, 1, _TWO_READS, (), (Written(0, count * size),))
 
 
 def add_at_block(count: int, length: int, size: int, gaps: Sequence[int]) -> LaunchBlock:
@@ -74,11 +72,20 @@ def add_at_block(count: int, length: int, size: int, gaps: Sequence[int]) -> Lau
     return LaunchBlock(_native().add_at[size], words, 1, _TWO_READS, (), (written,))
 
 
+def write_at_block(how: str, count: int, room: int, size: int, gaps: Sequence[int]) -> LaunchBlock:
+    """Return what changes so many elements at positions: see `Stepping.write_at_block`."""
+    number = ("write", "add", "clear").index(how)
+    words = array("q", (0, 0, 0, count, _TABLE + 1 if gaps else 0, size, number, *gaps))
+    reads = ((1, 1, 0), (2, 2, 0)) if how != "clear" else ((1, 2, 0),)
+    written = Written(0, room, changes=0)
+    return LaunchBlock(_native().write_at, words, 1, reads, (), (written,))
+
+
 _TWO_READS = ((0, 1, 0), (1, 2, 0))
 """Elements and positions, after the word of the result."""
 
 _TABLE = 6
-"""The word after those of a sum at positions."""
+"""The word after those of elements at positions."""
 
 _FLOAT = 4
 """Bytes of a float, whose sums are doubles."""
