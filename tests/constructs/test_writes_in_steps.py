@@ -169,7 +169,8 @@ def by_while_loop(body, out, a, memory=None):
     return mixad.while_loop(lambda c: c[0] < ROWS, step, init, memory=memory)[1:]
 
 
-LOOPS = [by_fori_loop, by_scan, by_reverse_scan, by_while_loop]
+SLOW = [pytest.param(run, marks=pytest.mark.slow) for run in (by_scan, by_reverse_scan)]
+LOOPS = [by_fori_loop, by_while_loop, *SLOW]
 
 
 def loss(run, body, out, a, **options):
@@ -235,6 +236,7 @@ def check(run, body):
     np.testing.assert_allclose(tangent, wanted, 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [by_fori_loop, by_while_loop], ids=of_name)
 @pytest.mark.parametrize("body", [row, two_rows, one_place_twice, repeated_rows], ids=of_name)
 def test_second_derivatives(run, body):
@@ -341,6 +343,7 @@ def table(a, count, loop):
     return mixad.while_loop(lambda c: c[0] < count, counted, (np.asarray(2), start))[1].sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["fori_loop", "while_loop"])
 def test_steps_cost_what_they_write(loop, bytes_a_step, native):
     """Neither the loop, nor its derivatives of both modes, copy the array, whatever its length."""
@@ -470,3 +473,19 @@ def test_the_array_of_each_step_is_a_result():
         wanted[i] = wanted[i - 1] + i
         np.testing.assert_array_equal(ys[number], wanted)
     np.testing.assert_array_equal(last, wanted)
+
+
+@pytest.mark.slow
+def test_gradients_are_those_of_jax():
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    xp = jax.numpy
+
+    def by_jax(a):
+        def step(out, i):
+            return out.at[i].set(xp.sin(out[i - 1] * a) + out[i - 2] * out[i - 1]), None
+
+        return jax.lax.scan(step, xp.ones(40) * a, xp.arange(2, 40))[0].sum()
+
+    found = mixad.value_and_grad(lambda a: table(a, 40, "fori_loop"))(0.3)
+    np.testing.assert_allclose(found, jax.value_and_grad(by_jax)(0.3), 1e-12)
