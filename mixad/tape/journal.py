@@ -184,6 +184,7 @@ class Journal:
         self._cells: dict[int, tuple[weakref.ref[Cell], Register]] = {}
         self._links: dict[int, _Link] = {}
         self._known: dict[int, tuple[Any, Register]] = {}
+        self._constant: set[Register] = set()  # of traced values that depend on no input
 
     def perform(
         self,
@@ -234,7 +235,7 @@ class Journal:
 
     def know(self, array: Any) -> None:
         """Note an array that is the same in every call."""
-        self.constant(array)
+        self._constant.add(self.constant(array))
 
     def noted(self, values: Mapping[int, Any]) -> Noted:
         """Return what has been noted, with the registers of some values by slot."""
@@ -257,6 +258,13 @@ class Journal:
         """Note that a value is an array that came in."""
         with self._noting():
             self.name(cell, self.array(array, is_static=False))
+
+    def take_constant(self, cell: Cell, array: Any) -> None:
+        """Note that a value is an array that came in, which is not differentiated."""
+        with self._noting():
+            register = self.array(array, is_static=False)
+            self.name(cell, register)
+            self._constant.add(register)
 
     def _link(self, node: Any, slots: tuple[int, ...] | None, known: Iterable[int]) -> None:
         """Note the kernels of the node of a result, back to nodes that were `known` before.
@@ -417,20 +425,32 @@ class Journal:
             else:
                 is_shaped = kind != "uniform" and isinstance(source, (Cell, Held))
                 shapes.append(source.shape if is_shaped else ())
-        requests = enumerate(node.outputs)
+        arguments = tuple([self._source(node, index) for index in range(len(given))])
+        origins = zip(node.parents, arguments, strict=True)
+        carries = tuple([self._carries(parent, register) for parent, register in origins])
+        outputs = [
+            (request, self._output(node, output)) for output, request in enumerate(node.outputs)
+        ]
+        if not any(carries):
+            self._constant.update([register for _, register in outputs])
         return KernelEquation(
             node.call,
             node.options,
             node.shape,
             node.library,
             node.device,
-            tuple([self._source(node, index) for index in range(len(given))]),
-            tuple([parent is not None and self._is_of(parent.levels) for parent in node.parents]),
+            arguments,
+            carries,
             tuple(is_pending),
             tuple(shapes),
-            [(request, self._output(node, output)) for output, request in requests],
+            outputs,
             siblings,
         )
+
+    def _carries(self, origin: Origin | None, register: Register) -> bool:
+        """Whether an argument, which came from somewhere, depends on inputs of the level."""
+        is_traced = origin is not None and self._is_of(origin.levels)
+        return is_traced and register not in self._constant
 
     def _is_of(self, levels: frozenset[Level]) -> bool:
         """Whether the journal's level is among these."""
@@ -442,6 +462,8 @@ class Journal:
         register, equation = self._output(node, output), self._nodes[id(node)].equation
         if equation is not None:
             equation.outputs.append((node.outputs[output], register))
+            if not any(equation.carries):
+                self._constant.add(register)
 
     def evaluated(
         self,
@@ -482,7 +504,10 @@ class Journal:
         *,
         waits: bool = False,
     ) -> None:
-        carries = [isinstance(a, Tracer) and self._is_of(a.origin.levels) for a in arguments]
+        origins = [a.origin if isinstance(a, Tracer) else None for a in arguments]
+        carries = [self._carries(o, r) for o, r in zip(origins, registers, strict=True)]
+        if not any(carries):
+            self._constant.update(results)
         forms = [Shaped(tuple(a.shape), a.dtype) for a in arguments]
         self._add(
             RuleEquation(

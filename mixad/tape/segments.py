@@ -145,6 +145,12 @@ class Run:
         """Return a value that has been computed, as an array of the library."""
         return of_register(self._strand.library, as_array(self.values[slot]))
 
+    def known(self) -> tuple[int, dict[int, Any]]:
+        """Return how many segments have been computed, and the values that are there."""
+        made = [at for at, _ in enumerate(self.values) if self._strand.made(at) is not None]
+        values = {slot: self.value(slot) for slot in made if self.values[slot] is not None}
+        return len(self._layouts), values
+
     def once(
         self,
         key: Hashable,

@@ -92,6 +92,10 @@ class Computed(Protocol):
         """Whether segments have ended that have not been computed."""
         ...
 
+    def known(self) -> tuple[int, dict[int, Array]]:
+        """Return how many segments have been computed, and the values that are there."""
+        ...
+
     def advance(self, wanted: Iterable[int]) -> bool:
         """Compute the segments that have ended; return whether that could be done.
 
@@ -387,10 +391,10 @@ class Strand:
         other = operand.strand
         if self._is_body:
             return self._code_around(operand)
-        if self.outer is None or other is None or not other.level.alive:
+        if other is None or not other.level.alive:
             return None
         is_around = other.level.number < self.level.number and other._thread == self._thread
-        if not (is_around and other.has(operand)):
+        if not (is_around and other.has(operand) and self._is_inside(other)):
             return None
         description = _OUTER, operand.kind, operand.shape, is_numpy_number(operand)
         known = self._entered.get((id(other), operand.slot))
@@ -398,6 +402,19 @@ class Strand:
             return description
         slot = self._links.get(known[0], known[0]) - self._start
         return slot if slot >= 0 else description
+
+    def _is_inside(self, other: Strand) -> bool:
+        """Whether it is inside of another recording, whose value it meets, or is from now on.
+
+        Numbers that came in are not: their gradients are numbers.
+        """
+        if self.outer is None and any(known.is_number for known in self.inputs):
+            return False
+        if self.outer is None or other.level.number > self.outer.level.number:
+            is_first, self.outer = self.outer is None, other
+            if is_first and self.run is not None:
+                self.run = self._make_run(self)
+        return True
 
     def _code_around(self, operand: Tracer) -> Any:
         """Return the code of a value that the body of a loop captures; None if unknown."""
@@ -542,7 +559,11 @@ class Strand:
         computed of large arrays.
         """
         self.is_left |= not all(end.is_small for end in (*self.ends, self.state))
-        if self.is_left or self.outer is not None:
+        return None if self.outer is not None else cast("Run | None", self.finish(wanted))
+
+    def finish(self, wanted: Sequence[int]) -> Computed | None:
+        """End the recording; return what has computed some values; None if nodes have to do it."""
+        if self.is_left:
             return None
         if self.state.count:
             self._end_segment()
@@ -550,7 +571,7 @@ class Strand:
         if not run.advance(wanted):
             self._leave()
             return None
-        return cast("Run", run)
+        return run
 
     def call(
         self,

@@ -20,7 +20,8 @@ from mixad.tape.backward import backward
 from mixad.tape.cell import Cell
 from mixad.tape.kernel_node import moved
 from mixad.tape.tracer import Level, Tracer, journal_of
-from mixad.transforms.inner_calls import InnerForward, Inside, as_results
+from mixad.transforms.inner_calls import InnerForward
+from mixad.transforms.inside import Inside, as_results
 from mixad.transforms.lifting import Outputs, in_structures
 from mixad.transforms.recorded_calls import Recorded
 from mixad.transforms.returning import as_given, constant_around, handed, owned
@@ -40,13 +41,13 @@ class InnerJacobian(InnerForward):
     The mode is what is asked for.
     """
 
-    def _find(self, outputs: Outputs, asked: Asked) -> None:
+    def _find_inside(self, outputs: Outputs, asked: Asked) -> None:
         """Record the call with the outer strand."""
         is_complex = any(self._strand.has(t) and t.kind.type.is_complex for t in outputs.leaves)
         if is_complex or _passes(self._shapes(), outputs, asked.given) > _MAX_PASSES:
             self._strand.is_left = True
         else:
-            super()._find(outputs, asked)
+            super()._find_inside(outputs, asked)
 
     def _computation(
         self, outputs: Outputs, asked: Asked

@@ -14,7 +14,7 @@ from mixad.tape.registers import as_register, may_share_memory, of_register, own
 from mixad.tape.segments import Run
 from mixad.tape.states import SMALL
 from mixad.tape.tracer import Level, Tracer
-from mixad.transforms.inner_calls import (
+from mixad.transforms.inside import (
     HandedOnError,
     Inside,
     operation_of,
@@ -75,6 +75,10 @@ class KeptCall(StrandCall):
         strand.is_left = not run.keep(wanted)
         if not strand.is_left:
             self._run, self._outputs, self._found = run, outputs, (values, ())
+
+    def _find_inside(self, outputs: Outputs, asked: Asked) -> None:
+        """Let nodes do it: the transform around follows the values that are kept."""
+        self._strand.is_left = True
 
     def run(self) -> tuple[Any, list[Any], Any]:
         """Return the value, no gradients, and aux, and release them."""

@@ -12,16 +12,20 @@ from mixad import pytree
 from mixad.backends.arrays import NUMPY, describe_array
 from mixad.call.signature import Function
 from mixad.namespace.array import ArrayTracer
+from mixad.tape.body import came_into
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced
+from mixad.tape.held import Held
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
+from mixad.tape.operations import results_of
 from mixad.tape.plan import Plan
 from mixad.tape.registers import as_register, filled, of_register, own_array
-from mixad.tape.segments import Run, one_of
+from mixad.tape.segments import MAX_FUSED, Run, one_of
 from mixad.tape.states import State
 from mixad.tape.strand import Computed, Strand
 from mixad.tape.tracer import Level, Origin, Tracer
+from mixad.transforms.inside import MAX_INSIDE, HandedOnError, InnerRun, operation_of, pull_back
 from mixad.transforms.lifting import Inputs, Outputs, called, in_structures
 from mixad.transforms.returning import handed
 from mixad.transforms.strand_history import History
@@ -66,7 +70,7 @@ _NOTHING = _Returned([], [])
 
 
 class StrandCall:
-    """One call of a transform, recorded as a strand.
+    """One call of a transform, recorded as a strand; inside of others one operation of theirs.
 
     ``structures`` and ``arrays`` are the arguments that are inputs, flattened, and ``state`` is the
     state in which they come in. `arguments` are what the function is called with, `inputs` the
@@ -75,7 +79,6 @@ class StrandCall:
 
     arguments: list[Any]
     is_known = False
-    _make_run: Callable[[Strand], Computed] = Run
     _lifted: Inputs | None = None
     _key: tuple[tuple[int, ...], Hashable, tuple[int, ...]] | None = None
     _plan: Plan | None = None
@@ -100,7 +103,7 @@ class StrandCall:
         self._structures = structures
         self._arrays = arrays
         self._states = state.inputs
-        self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, self._make_run)
+        self._strand = Strand(level, state, arrays, self._entered, ArrayTracer, _make_run)
         self.inputs = self._strand.tracers_of_inputs()
 
     @classmethod
@@ -158,7 +161,8 @@ class StrandCall:
         if asked.with_value or aux is not None:
             self._returned = _returned(outputs, aux, with_value=asked.with_value)
         if not strand.is_left and self._is_of_strand(outputs, asked):
-            self._find(outputs, asked)
+            find = self._find if strand.outer is None else self._find_inside
+            find(outputs, asked)
         if strand.is_left:
             self._history.leave(self._f)
         self.is_known = self._key is not None or self._found is not None
@@ -214,6 +218,60 @@ class StrandCall:
         if self._plan is None:
             self._found = self._planned()
 
+    def _find_inside(self, outputs: Outputs, asked: Asked) -> None:
+        """Record the call with the strand around."""
+        wanted = [self._returned.leaves[at].slot for at in self._traced]
+        if asked is VALUES_ALONE:
+            run = self._strand.finish(wanted)
+            if run is not None:
+                assert isinstance(run, InnerRun)
+                self._found = list(map(run.traced, wanted)), ()
+        elif asked.of_number:
+            leaf = outputs.leaves[0]
+            if leaf.shape or not leaf.kind.type.is_float:
+                return
+            results = self._record(pull_back, [leaf.slot], wanted, [])
+            if results is not None:
+                count = len(self._states)
+                self._found = results[count:], results[:count]
+
+    def _record(
+        self,
+        compute: Callable[..., Any],
+        outputs: Sequence[int],
+        wanted: Sequence[int],
+        further: Sequence[Any],
+    ) -> list[Any] | None:
+        """Return the results of the call as one operation of the outer strand; None if impossible.
+
+        ``compute`` makes them from the inner inputs and the ``further`` operands.
+        """
+        strand = self._strand
+        strand.is_left |= sum([end.count for end in (*strand.ends, strand.state)]) > MAX_INSIDE
+        strand.is_left |= bool(strand.views)  # what is handed on would not be known as a view
+        if strand.is_left:
+            return None
+        came, numbers = came_into(strand)
+        slots = tuple(outputs), tuple(wanted)
+        operation = operation_of(strand, strand.state, compute, numbers, *slots)
+        if operation is None:
+            strand.is_left = True
+            return None
+        assert strand.outer is not None
+        fused = [level for level in strand.outer.levels if level.fuses]
+        if operation.weight > MAX_FUSED and strand.state.is_small:
+            for level in fused:
+                level.fuses = False
+        operands = [v.array if type(v) is Held else v for v in came.values()]
+        try:
+            found = strand.outer.applied(operation, [*operands, *further])
+        except HandedOnError:
+            strand.is_left = True
+            for level in fused:
+                level.fuses = True
+            return None
+        return results_of(found)
+
     def _are_alike(self, given: Sequence[Any]) -> bool:
         """Whether cotangents are arrays of the inputs' kind."""
         kind, device = type(self._arrays[0]), self._strand.device
@@ -246,13 +304,21 @@ class StrandCall:
     def _answer(
         self, values: Sequence[Any], cotangents: Sequence[tuple[Any, bool] | None]
     ) -> tuple[Any, list[Any], Any]:
-        gradients = self._gradients(cotangents) if cotangents else []
+        is_inside = self._strand.outer is not None
+        gradients = self._derivatives(list(cotangents)) if cotangents else []
         if not self._returned.structures:
             return None, gradients, None
         leaves = [self._returned.leaves[at] for at in self._traced]
-        of_leaves = dict(zip(self._traced, map(self._handed, values, leaves), strict=True))
+        given = values if is_inside else map(self._handed, values, leaves)
+        of_leaves = dict(zip(self._traced, given, strict=True))
         value, aux = self._returned.trees(of_leaves, self._level)
         return value, gradients, aux
+
+    def _derivatives(self, found: list[Any]) -> list[Any]:
+        """Return the derivatives as the caller gets them."""
+        if self._strand.outer is not None:
+            return in_structures(found, self._structures)
+        return self._gradients(found)
 
     def _gradients(self, cotangents: Sequence[tuple[Any, bool] | None]) -> list[Any]:
         """Return cotangents of the inputs in the caller's form."""
@@ -268,6 +334,11 @@ class StrandCall:
         if self._strand.library is not NUMPY:
             return of_register(self._strand.library, value)
         return value if value.ndim else _number_in(value, leaf)
+
+
+def _make_run(strand: Strand) -> Computed:
+    """Return what computes the segments of a strand that have ended."""
+    return Run(strand) if strand.outer is None else InnerRun(strand)
 
 
 def _gradient(cotangent: tuple[Any, bool] | None, state: State, device: Any) -> Any:
