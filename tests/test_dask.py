@@ -505,7 +505,7 @@ def test_blocks_that_are_more_than_arrays_are_refused_where_they_are_met(
     hidden = plain.map_blocks(make, dtype="f8", meta=np.empty((0, 0)))
     for use, call in _uses(hidden, one).items():
         later = call()
-        with pytest.raises(KernelTypeError, match=f"block of a Dask array is a [^$]*{why}"):
+        with pytest.raises(KernelTypeError, match=f"block of a lazy array is a [^$]*{why}"):
             later.compute(scheduler="sync")
         assert use
     if kind in SAID_IN_META:

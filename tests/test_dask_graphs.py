@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.backends.dask import backend
+from mixad.backends import dask_blocks
+from mixad.backends.chunked import backend
 
 da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
@@ -232,5 +233,5 @@ def test_kernels_fit_into_processes_that_dask_has_started(
             patch.setenv(name, "0")
             patch.delenv(name) if given is None else patch.setenv(name, given)
         patch.setattr(distributed, "get_worker", lambda: worker)
-        backend._fit_into_worker.__wrapped__()
+        dask_blocks._fit_into_worker.__wrapped__()
         assert tuple(map(os.environ.get, LIMITS)) == want

@@ -1,6 +1,6 @@
-"""Objects with labels around arrays, and lazy arrays that are not Dask's: refused with what works.
+"""Objects with labels around arrays, and lazy arrays of libraries that nobody knows: refused.
 
-xarray, pandas and Cubed are not among the packages for tests: pandas alone is larger than all that
+xarray and pandas are not among the packages for tests: pandas alone is larger than all that
 mixad requires. Where they are installed, what the messages say is tried with them.
 """
 
@@ -122,15 +122,3 @@ def test_lazy_arrays_of_other_libraries_are_refused_by_name() -> None:
     for call in calls:
         with pytest.raises(KernelTypeError, match=r"Later is not supported: its.*\n.*map_blocks"):
             call()
-
-
-def test_cubed_calls_kernels_on_blocks() -> None:
-    cubed = pytest.importorskip("cubed")
-    x = cubed.from_array(X, chunks=(1, 3))
-    with pytest.raises(KernelTypeError, match=r"let cubed call the kernel on blocks: cubed\.map_b"):
-        folded(x, 2.0)
-    found = cubed.map_blocks(folded, x, x, dtype=x.dtype).compute()
-    np.testing.assert_array_equal(found, by_hand(X, X)[0])
-    slope = mixad.grad(lambda x: folded(x, 2.0).sum())
-    found = cubed.map_blocks(slope, x, dtype=x.dtype).compute()
-    np.testing.assert_array_equal(found, by_hand(X, 2.0)[1])

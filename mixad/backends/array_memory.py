@@ -16,7 +16,7 @@ import numpy as np
 from mixad.errors import TracerError
 from mixad.scalar.dtypes import name_of_dtype
 
-__all__ = ["DLPACK", "MEMORY", "Array", "ArrayMemory", "NumpyArray", "address_of",
+__all__ = ["DLPACK", "LAZY", "MEMORY", "Array", "ArrayMemory", "NumpyArray", "address_of",
            "is_bfloat16", "packed_strides"]  # fmt: skip
 
 Array: TypeAlias = Any
@@ -59,8 +59,8 @@ def packed_strides(array: Array) -> tuple[int, ...]:
 
 def _refuse_to_compute(array: Array) -> NoReturn:
     raise TracerError(
-        "this needs the elements of a lazy Dask array, which nothing here computes behind your "
-        "back: call .compute() on the array before the function that is differentiated"
+        "this needs the elements of a lazy array, which nothing here computes behind your back: "
+        "call .compute() on the array before the function that is differentiated"
     )
 
 
@@ -195,10 +195,10 @@ MEMORY = {
         elements=np.asarray,
         apart=_apart_from_jax,
     ),
-    "dask": ArrayMemory(
-        packed_strides, _refuse_to_compute, lambda xp, result, like: xp.asarray(result)
-    ),
 }
+LAZY = ArrayMemory(packed_strides, _refuse_to_compute, lambda xp, result, like: xp.asarray(result))
+"""For arrays that have no elements yet."""
+
 DLPACK = ArrayMemory(
     lambda a: np.from_dlpack(a).strides,
     np.from_dlpack,

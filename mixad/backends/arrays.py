@@ -18,16 +18,25 @@ from typing import Any, cast
 import array_api_compat
 import numpy as np
 
-from mixad.backends.array_memory import DLPACK, MEMORY, Array, ArrayMemory, NumpyArray, is_bfloat16
+from mixad.backends.array_memory import (
+    DLPACK,
+    LAZY,
+    MEMORY,
+    Array,
+    ArrayMemory,
+    NumpyArray,
+    is_bfloat16,
+)
+from mixad.backends.chunked_arrays import Chunked
+from mixad.backends.cubed_blocks import CubedBlocks
+from mixad.backends.dask_blocks import DaskBlocks
 from mixad.backends.unsupported_arrays import (
-    check_blocks,
     check_dense,
     check_no_tracer,
     check_single,
     check_untracked,
     has_tangent,
     more_than_an_array,
-    with_plain_blocks,
     without_memory,
 )
 from mixad.errors import KernelTypeError
@@ -45,18 +54,23 @@ from mixad.scalar.promotion_rules import (
 )
 from mixad.scalar.types import ScalarType
 
-__all__ = ["DESCRIPTIONS", "NUMBERS", "NUMPY", "Array", "Library", "adopt", "as_array",
-           "describe_array", "describe_number", "device_key", "device_name", "is_array",
-           "is_number", "is_scalar", "layout_of", "library_met", "library_of", "own_library",
-           "strides_of"]  # fmt: skip
+__all__ = ["CHUNKED", "DESCRIPTIONS", "NUMBERS", "NUMPY", "Array", "Library", "adopt",
+           "as_array", "describe_array", "describe_number", "device_key", "device_name", "is_array",
+           "is_number", "is_scalar", "is_writeable", "layout_of", "library_met", "library_of",
+           "own_library", "strides_of"]  # fmt: skip
 
 _RULES = {
     "numpy": NUMPY_RULES,
     "cupy": PLAIN_NUMPY_RULES,
     "dask": NUMPY_RULES,
+    "cubed": NUMPY_RULES,
 }
 _TORCH_RULES = {"torch.float32": TORCH_RULES, "torch.float64": TORCH_DOUBLE_RULES}
 """By torch's default dtype."""
+
+
+CHUNKED: dict[str, Chunked] = {"dask": DaskBlocks(), "cubed": CubedBlocks()}
+"""Libraries of lazy arrays, by the top-level module of these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +79,7 @@ class Library:
 
     name: str  # the top-level module of its arrays, such as "numpy"
     xp: Any  # its array-API namespace
+    chunked: Chunked | None = None  # of lazy arrays, how they are cut
     _dtypes: dict[ScalarType, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -86,7 +101,15 @@ class Library:
     @property
     def is_lazy(self) -> bool:
         """Whether its arrays have no elements until someone asks for them."""
-        return self.name == "dask"
+        return self.chunked is not None
+
+    @property
+    def gathers_whole(self) -> bool:
+        """Whether elements are taken and added at positions in whole arrays, by one task.
+
+        Cubed would compute the positions where its functions are called.
+        """
+        return self.name == "cubed"
 
     @property
     def is_mutable(self) -> bool:
@@ -96,7 +119,7 @@ class Library:
     @cached_property
     def memory(self) -> ArrayMemory:
         """How its memory is shared with NumPy."""
-        return MEMORY.get(self.name, DLPACK)
+        return LAZY if self.is_lazy else MEMORY.get(self.name, DLPACK)
 
     def beside(self, other: Library) -> Library | None:
         """Return the library of operations on arrays of this and another; None if they do not mix.
@@ -148,29 +171,24 @@ class Library:
         What has no kernel would compute on blocks of any kind, or on none: the derivative of a mean
         reads no element.
         """
-        is_array = self.is_lazy and type(value) is sys.modules["dask.array"].Array
-        return with_plain_blocks(value) if is_array else value
+        return value if self.chunked is None else self.chunked.with_plain_blocks(value)
 
     def readable(self, array: Array) -> Array:
         """Return an array for the library's functions: one of NumPy's goes into a lazy one."""
-        is_numpys = self.is_lazy and isinstance(array, (np.ndarray, np.generic))
-        return self.xp.asarray(array) if is_numpys else array
+        if self.chunked is None or not isinstance(array, (np.ndarray, np.generic)):
+            return array
+        return self.chunked.asarray(array)
 
     def broadcast_to(self, array: Array, shape: tuple[int, ...]) -> Array:
         """Return a view of an array in a larger shape; a lazy one has chunks along new axes."""
-        if not self.is_lazy:
-            return self.xp.broadcast_to(array, shape)
-        lead = len(shape) - array.ndim
-        chunks = [
-            "auto" if axis < lead or array.shape[axis - lead] != n else array.chunks[axis - lead]
-            for axis, n in enumerate(shape)
-        ]
-        found = sys.modules["dask.array.core"].normalize_chunks(chunks, shape, dtype=array.dtype)
-        return self.xp.broadcast_to(array, shape, chunks=found)
+        to = self.xp if self.chunked is None else self.chunked
+        return to.broadcast_to(array, shape)
 
     def with_plain_blocks_of(self, result: Array, array: Array) -> Array:
         """Return a result that a lazy array's elements decide; its blocks are checked."""
-        return with_plain_blocks(result, self.with_plain_blocks(array)) if self.is_lazy else result
+        if self.chunked is None:
+            return result
+        return self.chunked.with_plain_blocks(result, self.with_plain_blocks(array))
 
     def computed(
         self,
@@ -184,15 +202,14 @@ class Library:
         All arrays are on one device. The function makes a new array; shape and dtype describe it
         where it is computed later.
         """
-        if not self.is_lazy:
+        if self.chunked is None:
             result = function(*(np.asarray(self.numpy_view(a)) for a in arrays))
             found = self.wrapped(result, element_type_of(dtype), arrays[0])
             where = array_api_compat.device(arrays[0])
             is_there = array_api_compat.device(found) == where
             return found if is_there else self.xp.asarray(found, device=where)
-        dask = sys.modules["dask"]
-        delayed = dask.delayed(function, pure=True)(*map(self.with_plain_blocks, arrays))
-        return sys.modules["dask.array"].from_delayed(delayed, shape, dtype=dtype)
+        plain = map(self.with_plain_blocks, arrays)
+        return self.chunked.computed(function, shape, dtype, *plain)
 
     def wrapped(self, result: NumpyArray, type: ScalarType, like: Array) -> Array:
         """Return a NumPy array of a type, or its bits, as an array of this library over the memory.
@@ -285,8 +302,8 @@ def own_library(array: Array) -> Library:
     library = _LIBRARIES.get(kind) or _met(kind, array)
     if library.name == "torch":
         check_dense(array)
-    elif library.is_lazy:
-        check_blocks(array)
+    elif library.chunked is not None:
+        library.chunked.check(array)
     return library
 
 
@@ -311,15 +328,15 @@ def _met(kind: type, array: Array) -> Library:
     name = xp.__name__.removeprefix("array_api_compat.").partition(".")[0]
     if name == "torch" and kind not in (xp.Tensor, sys.modules["torch"].nn.Parameter):
         raise more_than_an_array(kind, "pass a plain tensor, such as x.as_subclass(torch.Tensor)")
-    if name != "dask" and not hasattr(kind, "__dlpack__"):
+    if name not in CHUNKED and not hasattr(kind, "__dlpack__"):
         raise without_memory(kind)
     if name == "cupy":
         told = ("__class__", "dtype", "shape", "strides", "device.id")
         DESCRIPTIONS[kind] = attrgetter(*told)
     elif name == "torch" and kind is xp.Tensor:
         DESCRIPTIONS[kind] = _tensor_description()
-    library = _BY_NAMESPACE.setdefault(id(xp), Library(name, xp))
-    if name not in ("cupy", "torch", "dask"):
+    library = _BY_NAMESPACE.setdefault(id(xp), Library(name, xp, CHUNKED.get(name)))
+    if name not in ("cupy", "torch", *CHUNKED):
         DESCRIPTIONS[kind] = partial(_describe, library)
     return _LIBRARIES.setdefault(kind, library)
 
@@ -363,6 +380,12 @@ def is_array(value: object) -> bool:
     if isinstance(value, type):  # np.float32 has what its scalars have, and is no array
         return False
     return bool(array_api_compat.is_array_api_obj(value)) and not hasattr(value, "__mixad_tracer__")
+
+
+def is_writeable(array: Array) -> bool:
+    """Whether ``array[key] = value`` works; Cubed's arrays have no such operator."""
+    is_allowed = array_api_compat.is_writeable_array(array)
+    return bool(is_allowed) and hasattr(array, "__setitem__")
 
 
 def as_array(value: Any) -> Any:

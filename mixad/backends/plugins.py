@@ -43,7 +43,8 @@ __all__ = [
 # What takes long is done with the import of mixad, so that the first kernel does not wait for it:
 # importing our own backends, and looking through every installed distribution.
 _BUILT_IN = {
-    name: importlib.import_module(f"mixad.backends.{name}") for name in ("cpu", "dask", "reference")
+    name: importlib.import_module(f"mixad.backends.{name}")
+    for name in ("chunked", "cpu", "reference")
 }
 _ENTRY_POINTS = entry_points(ENTRY_POINT_GROUP)
 

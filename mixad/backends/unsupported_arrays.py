@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import Any
 
@@ -11,24 +10,12 @@ import numpy as np
 from mixad.backends.array_memory import Array
 from mixad.errors import KernelTypeError, TracerError
 
-__all__ = ["arrays_of", "check_blocks", "check_dense", "check_no_tracer", "check_single",
-           "check_untracked", "has_tangent", "more_than_an_array", "plain_block",
-           "with_plain_blocks", "without_memory"]  # fmt: skip
+__all__ = ["arrays_of", "check_dense", "check_no_tracer", "check_single", "check_untracked",
+           "has_tangent", "is_plain", "more_than_an_array", "name_of", "other_blocks",
+           "plain_block", "without_memory"]  # fmt: skip
 
 
-def check_blocks(array: Array) -> None:
-    """Refuse a lazy array of unknown shape, and one whose blocks are no plain arrays."""
-    if any(map(math.isnan, array.shape)):
-        raise KernelTypeError(
-            "a Dask array whose shape is not known before it is computed is not supported",
-            hint="write numpy.where() in place of x[mask]; call x.compute_chunk_sizes() before",
-        )
-    if not _is_plain(array._meta):
-        name = _name_of(type(array._meta))
-        raise _other_blocks(f"a Dask array of blocks that are {name} is not supported", array._meta)
-
-
-def _is_plain(value: object) -> bool:
+def is_plain(value: object) -> bool:
     """Whether a value is a number or a NumPy array without any further meaning."""
     return type(value) in _PLAIN or isinstance(value, (np.generic, bool, int, float, complex))
 
@@ -38,48 +25,22 @@ _PLAIN = {np.ndarray, np.memmap}
 
 def plain_block(block: object, what: str) -> object:
     """Return a block of a lazy array; refuse one that means more than an array."""
-    if not _is_plain(block):
-        name = _name_of(type(block))
-        raise _other_blocks(f"{what}: a block of a Dask array is a {name}", block)
+    if not is_plain(block):
+        name = name_of(type(block))
+        raise other_blocks(f"{what}: a block of a lazy array is a {name}", block)
     return block
 
 
-def with_plain_blocks(array: Array, beside: Array | None = None) -> Array:
-    """Return a lazy array, each block of which is checked when it is computed.
-
-    With ``beside``, whose axes are the array's last ones, its blocks are checked instead, and these
-    axes are cut as it is.
-    """
-    if beside is None and array.name.startswith(_PLAIN_BLOCKS):
-        return array
-    if beside is not None:
-        lead = array.ndim - beside.ndim
-        array = array.rechunk({lead + axis: chunks for axis, chunks in enumerate(beside.chunks)})
-    axes, token = tuple(range(array.ndim)), _PLAIN_BLOCKS if beside is None else "mixad-beside"
-    looked_at = () if beside is None else (beside, axes[array.ndim - beside.ndim :])
-    return sys.modules["dask.array"].blockwise(
-        _if_plain, axes, array, axes, *looked_at, token=token, dtype=array.dtype,
-        meta=array._meta, concatenate=True,
-    )  # fmt: skip
-
-
-_PLAIN_BLOCKS = "mixad-plain"
-"""The prefix of the names of arrays whose blocks are checked."""
-
-
-def _if_plain(block: object, beside: object = None) -> object:
-    plain_block(block if beside is None else beside, "mixad")
-    return block
-
-
-def _other_blocks(problem: str, block: object) -> KernelTypeError:
+def other_blocks(problem: str, block: object) -> KernelTypeError:
+    """Return the error for blocks of a lazy array that are more than arrays."""
     return KernelTypeError(
         f"{problem}: kernels compute on blocks that are NumPy arrays, and results would be such",
         hint=_way_to_plain(type(block), "x.map_blocks(lambda x: {})"),
     )
 
 
-def _name_of(kind: type) -> str:
+def name_of(kind: type) -> str:
+    """Return what users call a type."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -177,7 +138,7 @@ _SEEN = {
 def more_than_an_array(kind: type, hint: str | None = None) -> KernelTypeError:
     """Return the error for a type of arrays whose operations mean something else."""
     return KernelTypeError(
-        f"{_name_of(kind)} is not supported: it is more than an array, and "
+        f"{name_of(kind)} is not supported: it is more than an array, and "
         "results would be plain arrays",
         hint=hint or _way_to_plain(kind),
     )
@@ -201,12 +162,12 @@ def without_memory(kind: type) -> KernelTypeError:
     if hasattr(kind, "compute"):
         root = kind.__module__.partition(".")[0]
         return KernelTypeError(
-            f"{_name_of(kind)} is not supported: its elements are not there yet, and of lazy "
-            "arrays kernels take Dask's",
+            f"{name_of(kind)} is not supported: its elements are not there yet, and of lazy "
+            "arrays kernels take Dask's and Cubed's",
             hint=f"let {root} call the kernel on blocks: {root}.map_blocks(f, x, dtype=x.dtype)",
         )
     return KernelTypeError(
-        f"{_name_of(kind)} is not supported: it has no memory with an element for each index",
+        f"{name_of(kind)} is not supported: it has no memory with an element for each index",
         hint=_way_to_plain(kind),
     )
 

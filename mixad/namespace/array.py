@@ -140,12 +140,20 @@ def _reflected(op: str) -> _Method:
     return method
 
 
+def _beside(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return operands of a comparison, one of NumPy's beside a lazy one as such."""
+    if type(x) is type(y) or not (arrays.is_array(x) and arrays.is_array(y)):
+        return x, y
+    library = arrays.library_of(x).beside(arrays.library_of(y))
+    return (x, y) if library is None else (library.readable(x), library.readable(y))
+
+
 def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
     """Return a comparison: its results are constants, which `if` and `while` can test."""
 
     def method(self: Any, other: Any) -> Any:
         try:
-            return constants(compare(plain(self), plain(_from_lists(other, self))))
+            return constants(compare(*_beside(plain(self), plain(_from_lists(other, self)))))
         except Exception as error:
             hide_frames(error)
             raise

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from array_api_compat import is_writeable_array
 
-from mixad.backends.arrays import NUMPY, Array, is_array, is_scalar, library_of
+from mixad.backends.arrays import NUMPY, Array, is_array, is_scalar, is_writeable, library_of
 from mixad.errors import KernelShapeError, KernelTypeError, TracerError
 from mixad.namespace.array_likes import first_traced
 from mixad.namespace.creation import asarray
@@ -326,7 +325,7 @@ def _looked_at(x: Tracer) -> Array:
     array = buffer_of(x.cell)
     if array is None:
         array = x.cell.array
-    if x.weak or not (is_writeable_array(array) or isinstance(array, np.ndarray)):
+    if x.weak or not (is_writeable(array) or isinstance(array, np.ndarray)):
         kind = "numbers" if x.weak else f"arrays of {x.library.name}"
         raise TracerError(
             f"{kind} cannot be written to (x[key] = value): make the new array from its "

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from array_api_compat import device, is_writeable_array
+from array_api_compat import device
 
-from mixad.backends.arrays import NUMPY, Library, is_array, library_of
+from mixad.backends.arrays import NUMPY, Library, is_array, is_writeable, library_of
 from mixad.backends.protocols import LaunchBlock, Stepping
 from mixad.errors import TracerError
 from mixad.kernel.spec import Part
@@ -142,6 +142,11 @@ def _library_with(x: Any, keys: Iterable[Any]) -> Library:
     for key in keys:
         if is_array(key):
             library = library.beside(library_of(key)) or library
+            if library_of(key).gathers_whole:
+                raise TracerError(
+                    f"arrays of {library.name} as indices would be computed: pass i.compute(), or "
+                    "choose with where()"
+                )
     return library
 
 
@@ -167,6 +172,9 @@ def of_positions(*_: Any, **__: Any) -> Any:
 
 
 def _taken(xp: Any, x: Any, positions: Any) -> Any:
+    if library_of(positions).gathers_whole:
+        whole = partial(_taken, np)
+        return library_of(positions).computed(whole, positions.shape, x.dtype, x, positions)
     flat = xp.take(xp.reshape(x, (-1,)), xp.reshape(positions, (-1,)), axis=0)
     return xp.reshape(flat, positions.shape)
 
@@ -350,6 +358,8 @@ def _added(xp: Any, g: Any, positions: Any, shape: tuple[int, ...]) -> Any:
     ``add.at`` is 40 times as slow where it has to cast.
     """
     library, type = library_of(g), element_type_of(g.dtype)
+    if library.gathers_whole:
+        return library.computed(partial(_added, np, shape=shape), shape, g.dtype, g, positions)
     if type.is_narrow:
         wide = xp.astype(g, library.dtype_of(type.arithmetic))
         return xp.astype(_added(xp, wide, positions, shape), g.dtype)
@@ -395,7 +405,7 @@ def _add_at(whole: Any, g: Any, key: _Key) -> bool:
     if isinstance(whole, Tracer):
         whole[key] = whole[key] + g  # type: ignore[index]  # the array object is imported later
         return True
-    if isinstance(g, Tracer) or not is_writeable_array(whole):
+    if isinstance(g, Tracer) or not is_writeable(whole):
         return False
     axes = basic_axes(key)
     if type(whole) is np.ndarray:
@@ -460,8 +470,13 @@ def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
         whole = np.zeros(shape, g.dtype)
         whole[axes] = g.reshape(whole[axes].shape)
         return whole
+    if library_of(g).gathers_whole:
+        box = _box(shape, key)
+        if box is not None:
+            return _padded(xp, g, shape, box)
+        return library_of(g).computed(partial(_placed, np, shape=shape, key=key), shape, g.dtype, g)
     whole = xp.zeros(shape, dtype=g.dtype, device=device(g))
-    if not is_writeable_array(whole):
+    if not is_writeable(whole):
         return _gathered(xp, g, shape, key)
     whole[axes] = xp.reshape(g, whole[axes].shape)
     return whole
@@ -482,6 +497,29 @@ def _gathered(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
         axis=0,
     )
     return xp.reshape(found, shape)
+
+
+def _box(shape: tuple[int, ...], key: _Key) -> list[range] | None:
+    """Return what a key selects of each axis; None if there are gaps, or the order is reversed."""
+    axes = [k for k in key if k is not None and k is not Ellipsis]
+    at = [k for k in key if k is not None].index(Ellipsis) if Ellipsis in key else len(axes)
+    axes[at:at] = [slice(None)] * (len(shape) - len(axes))
+    pairs = list(zip(axes, shape, strict=True))
+    found = [range(n)[k] if isinstance(k, slice) else range(n)[k:][:1] for k, n in pairs]
+    return found if all(own.step == 1 for own in found) else None
+
+
+def _padded(xp: Any, g: Any, shape: tuple[int, ...], box: Sequence[range]) -> Any:
+    """Return zeros with ``g`` in a box of them, block by block."""
+    found = xp.reshape(g, tuple(map(len, box)))
+    for axis, (own, extent) in enumerate(zip(box, shape, strict=True)):
+        parts = [found]
+        for at, length in ((0, own.start), (2, extent - own.start - len(own))):
+            if length > 0:
+                edge = (*found.shape[:axis], length, *found.shape[axis + 1 :])
+                parts.insert(at, xp.zeros(edge, dtype=g.dtype))
+        found = xp.concat(parts, axis=axis) if len(parts) > 1 else found
+    return found
 
 
 _PLACE = Rule(

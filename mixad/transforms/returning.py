@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_dask_array, is_jax_array
+from array_api_compat import is_jax_array
 
 from mixad import pytree
 from mixad.backends.arrays import as_array, is_array, is_number, library_of, strides_of
@@ -101,7 +101,7 @@ def copied(array: Any) -> Any:
         return array
     if hasattr(array, "clone"):  # torch's, which may belong to a graph of its own
         return array.clone()
-    if is_dask_array(array) or is_jax_array(array):  # whose elements never change
+    if hasattr(array, "compute") or is_jax_array(array):  # lazy, or JAX's: they never change
         return array
     return library_of(array).xp.asarray(array, copy=True)
 

@@ -203,7 +203,7 @@ def refuse_to_write_a_lazy_number_into_an_array_of_numpy():
 
 
 @refused("""
-TracerError: this needs the elements of a lazy Dask array, which nothing here computes behind your \
+TracerError: this needs the elements of a lazy array, which nothing here computes behind your \
 back: call .compute() on the array before the function that is differentiated
 """)
 def refuse_dask_arrays_on_another_backend():
@@ -277,7 +277,7 @@ def refuse_dask_array_of_masked_blocks():
 
 
 @refused("""
-KernelTypeError: product: argument 'x': a block of a Dask array is a numpy.ma.MaskedArray: kernels \
+KernelTypeError: product: argument 'x': a block of a lazy array is a numpy.ma.MaskedArray: kernels \
 compute on blocks that are NumPy arrays, and results would be such
   Instead: pass values and mask as two arrays: x.map_blocks(lambda x: numpy.ma.filled(x)) and \
 x.map_blocks(lambda x: numpy.ma.getmaskarray(x))

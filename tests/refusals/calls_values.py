@@ -467,7 +467,7 @@ class Later(Coordinates):
 
 @refused("""
 KernelTypeError: product: argument 'x': Later is not supported: its elements are not there yet, \
-and of lazy arrays kernels take Dask's
+and of lazy arrays kernels take Dask's and Cubed's
   Instead: let calls_values call the kernel on blocks: map_blocks(f, x, dtype=x.dtype)
 """)
 def refuse_lazy_array_of_another_library():

@@ -77,7 +77,7 @@ FOLDERS = (
     "tape",
     "namespace",
     "backends",
-    "backends/dask",
+    "backends/chunked",
     "constructs",
 )
 
@@ -95,6 +95,8 @@ ELSEWHERE = {
     "holds an integer that does not fit": "tests/broadcast/test_captured_numbers.py, at a call",
     "arrays of other shapes in another step": "what the trial of a function's shapes cannot tell",
     "was recorded to give": "a guard of steps whose shapes or types were foreseen wrongly",
+    "a Cubed array whose specification is not the default": "tests/test_cubed.py",
+    "as indices would be computed": "tests/test_cubed.py",
     "of an integration": "tests/test_registry.py: it is told as a warning",
 }
 """Messages that need what is not installed here, or that guard what users do not reach."""
