@@ -518,8 +518,16 @@ def _padded(xp: Any, g: Any, shape: tuple[int, ...], box: Sequence[range]) -> An
             if length > 0:
                 edge = (*found.shape[:axis], length, *found.shape[axis + 1 :])
                 parts.insert(at, xp.zeros(edge, dtype=g.dtype))
-        found = xp.concat(parts, axis=axis) if len(parts) > 1 else found
+        found = side_by_side(xp, *parts, axis=axis)
     return found
+
+
+def side_by_side(xp: Any, *arrays: Any, axis: int) -> Any:
+    """Return arrays joined along an axis; Cubed joins wrongly what is not cut alike."""
+    if hasattr(arrays[0], "chunks") and library_of(arrays[0]).gathers_whole:
+        cut = max(arrays, key=lambda x: x.numblocks[axis]).chunksize[axis]
+        arrays = tuple([x.rechunk({axis: max(min(cut, x.shape[axis]), 1)}) for x in arrays])
+    return xp.concat(arrays, axis=axis)
 
 
 _PLACE = Rule(

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from mixad.namespace.data_types import of_one_type
-from mixad.namespace.indexing import gather, part_along, positions_of, without_lists
+from mixad.namespace.indexing import (
+    gather,
+    part_along,
+    positions_of,
+    side_by_side,
+    without_lists,
+)
 from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape, whole_numbers
 from mixad.tape import broadcasting
 from mixad.tape.memory import gives_read_only_views, gives_views, share, unshared
@@ -69,7 +75,7 @@ def _parts(g: Any, wanted: Sequence[bool], *arrays: Any, axis: int) -> list[Any]
 
 _CONCAT = Rule(
     "concat",
-    lambda xp, *arrays, axis: xp.concat(arrays, axis=axis),
+    side_by_side,
     _parts,
     linear="all",
     moves=True,
