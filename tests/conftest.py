@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-collect_ignore = ["typed_program.py"]  # type checkers read it, nobody imports it
+collect_ignore = ["typed_program.py", "shards"]  # programs that no test imports
 
 MAX_PARTS = 8
 """Tests that the slow rows of a table are shared out among."""
