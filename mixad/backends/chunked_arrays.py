@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from mixad.backends.array_memory import Array
 
-__all__ = ["BlockAxes", "BlockResult", "Chunked", "Operand"]
+__all__ = ["BlockAxes", "BlockResult", "Chunked", "Operand", "chunks_in"]
 
 BlockAxes: TypeAlias = tuple[int | None, ...]
 """For each axis of a result, the axis of the blocks that it is; None if it is summed."""
@@ -73,3 +73,12 @@ class Chunked(Protocol):
         The function takes a block or a number for each operand. Chunks of operands along an axis
         may differ. Sums over blocks are in an order that depends on chunks alone.
         """
+
+
+def chunks_in(array: Array, shape: tuple[int, ...]) -> list[Any]:
+    """Return the chunks of an array in a larger shape: its own, and "auto" along new axes."""
+    lead = len(shape) - array.ndim
+    return [
+        "auto" if axis < lead or array.shape[axis - lead] != n else array.chunks[axis - lead]
+        for axis, n in enumerate(shape)
+    ]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.array_memory import Array
-from mixad.backends.chunked_arrays import BlockResult, Operand
+from mixad.backends.chunked_arrays import BlockResult, Operand, chunks_in
 from mixad.errors import KernelTypeError
 
 __all__ = ["CubedBlocks"]
@@ -50,11 +50,7 @@ class CubedBlocks:
 
     def broadcast_to(self, array: Array, shape: tuple[int, ...]) -> Array:
         """Return a view in a larger shape, which has chunks along new axes."""
-        lead = len(shape) - array.ndim
-        chunks = [
-            "auto" if axis < lead or array.shape[axis - lead] != n else array.chunks[axis - lead]
-            for axis, n in enumerate(shape)
-        ]
+        chunks = chunks_in(array, shape)
         found = sys.modules["cubed.utils"].normalize_chunks(chunks, shape, dtype=array.dtype)
         return _module().broadcast_to(array, shape, chunks=found)
 

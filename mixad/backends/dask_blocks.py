@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.array_memory import Array
-from mixad.backends.chunked_arrays import BlockResult, Operand
+from mixad.backends.chunked_arrays import BlockResult, Operand, chunks_in
 from mixad.backends.unsupported_arrays import is_plain, name_of, other_blocks, plain_block
 from mixad.config import NUM_THREADS, POOL_BYTES
 from mixad.errors import KernelTypeError
@@ -77,11 +77,7 @@ class DaskBlocks:
 
     def broadcast_to(self, array: Array, shape: tuple[int, ...]) -> Array:
         """Return a view in a larger shape, which has chunks along new axes."""
-        lead = len(shape) - array.ndim
-        chunks = [
-            "auto" if axis < lead or array.shape[axis - lead] != n else array.chunks[axis - lead]
-            for axis, n in enumerate(shape)
-        ]
+        chunks = chunks_in(array, shape)
         found = sys.modules["dask.array.core"].normalize_chunks(chunks, shape, dtype=array.dtype)
         return _module().broadcast_to(array, shape, chunks=found)
 

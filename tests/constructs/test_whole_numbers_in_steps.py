@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.constructs import loop as loops
-from mixad.constructs import loops as functions
 
 RNG = np.random.default_rng(21)
 STEPS = 11
@@ -60,17 +58,6 @@ def loss(scan, operation, init, table):
 
     last, ys = scan(step, init, np.arange(STEPS))
     return (last * last).sum() + (ys * ys).sum()
-
-
-@pytest.fixture
-def native(monkeypatch):
-    """Let Python take no step."""
-
-    def refuse(*_):
-        raise AssertionError("Python takes the steps")
-
-    monkeypatch.setattr(loops, "_run_by_python", refuse)
-    monkeypatch.setattr(functions, "_run_in_python", refuse)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -7,7 +7,6 @@ import pytest
 
 import mixad
 from mixad.constructs import loop as loops
-from mixad.constructs import loops as functions
 from mixad.constructs import while_loop_rule
 from mixad.tape.native_steps import NativeLaunch, NativeSteps, changed_register
 
@@ -185,14 +184,8 @@ def along(body, out, a, directions):
 
 
 @pytest.fixture
-def native(monkeypatch):
-    """Let Python take no step."""
-
-    def refuse(*_):
-        raise AssertionError("Python takes the steps")
-
-    monkeypatch.setattr(loops, "_run_by_python", refuse)
-    monkeypatch.setattr(functions, "_run_in_python", refuse)
+def native(native, monkeypatch):
+    """Let Python take no step, of loops with a test neither."""
     run = while_loop_rule._run_natively
 
     def run_natively(*arguments):
