@@ -236,7 +236,7 @@ def tape_nodes(case: Case) -> int:
 def device_kernels(launches: Sequence[Launch]) -> list[CudaBound]:
     """Return each kernel as a CUDA device would have it, which need not be there."""
     return [
-        offline.bound_to(launch.kernel.passes, launch.kernel.unfolded(launch.arguments))
+        offline.bound_to(launch.kernel.passes, launch.kernel.plan_unfolded(launch.arguments))
         for launch in launches
     ]
 

@@ -18,8 +18,8 @@ from mixad.backends.cuda import (
     CudaBackend,
     CudaBound,
     Usage,
-    compiled,
-    disassembled,
+    compile_text,
+    disassemble,
     usage_in,
 )
 from mixad.backends.protocols import DeviceFunction
@@ -76,7 +76,7 @@ class OfflineDriver:
     def compile(
         self, text: str, entries: Sequence[str], device: Hashable
     ) -> Mapping[str, Compiled]:
-        cubin = compiled(text, ARCHITECTURE).cubin
+        cubin = compile_text(text, ARCHITECTURE).cubin
         return {entry: Compiled(usage, entry, cubin) for entry, usage in usage_in(cubin).items()}
 
     def usage(self, function: Compiled, device: Hashable) -> Usage:
@@ -129,7 +129,7 @@ def instructions(bound: CudaBound) -> int:
     """
     dialect = backend().dialect(bound, ARCHITECTURE, is_aligned=True)
     found: tuple[Compiled, ...] = bound.kernel.functions(dialect, ARCHITECTURE)
-    ways = (longest_ways(disassembled(f.cubin))[f.entry] for f in found)
+    ways = (longest_ways(disassemble(f.cubin))[f.entry] for f in found)
     return sum(-(-way // dialect.vector) for way in ways)
 
 

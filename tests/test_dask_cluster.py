@@ -130,7 +130,7 @@ def _limits() -> tuple[str | None, str | None, int]:
     from mixad.backends.cpu import workers
 
     threads, pool = os.environ.get("MIXAD_NUM_THREADS"), os.environ.get("MIXAD_POOL_BYTES")
-    return threads, pool, workers.shared().threads
+    return threads, pool, workers.shared_workers().threads
 
 
 def test_kernels_have_the_threads_and_the_memory_of_their_worker(client: Any) -> None:

@@ -369,7 +369,7 @@ def test_kernels_of_different_storage_are_kept_apart() -> None:
         u, v = (b.param(n, kinds[str(a.dtype)]) for n, a in (("x", x), ("y", y)))
         joined = [b.convert(p, F32) for p in (u, v)]
         program = b.finish([b.op("mul", *joined)])
-        return kernel_for((program,), (OutputRequest(0, 0),)).prepared([x, y]).launch.spec.token
+        return kernel_for((program,), (OutputRequest(0, 0),)).prepare_launch([x, y]).launch.spec.token
 
     tokens = {token(x, y) for x in (X, *wide(X)) for y in (Y, *wide(Y))}
     assert len(tokens) == 4

@@ -156,8 +156,8 @@ def test_operators_use_the_backend_that_is_asked_for(backend):
     code = f"""
 from suites.recording import Chain
 from mixad.backends import registry
-used, load = set(), registry._loaded
-registry._loaded = lambda found: used.add(found.spec.name) or load(found)
+used, load = set(), registry._load_backend
+registry._load_backend = lambda found: used.add(found.spec.name) or load(found)
 Chain().setup({backend!r}, 8)
 print(*used)
 """

@@ -61,4 +61,4 @@ def compiled_gradient(kernel: PlannedKernel) -> tuple[DeviceFunction, ...]:
 
 def compiled_partials(kernel: Kernel, arguments: Sequence[Any]) -> tuple[DeviceFunction, ...]:
     """Return the same for the kernel of partials."""
-    return device_functions(bound_to(kernel.passes, kernel.unfolded(arguments)))
+    return device_functions(bound_to(kernel.passes, kernel.plan_unfolded(arguments)))

@@ -121,7 +121,7 @@ class Library:
         """How its memory is shared with NumPy."""
         return LAZY if self.is_lazy else MEMORY.get(self.name, DLPACK)
 
-    def beside(self, other: Library) -> Library | None:
+    def mix_with(self, other: Library) -> Library | None:
         """Return the library of operations on arrays of this and another; None if they do not mix.
 
         NumPy's arrays go into the graphs of lazy ones.
@@ -157,7 +157,7 @@ class Library:
         if self.name in _OVER_CUDA and is_number(value) and type.kind in _FILLED:
             # CuPy's devices are entered: its `full` is not told where.
             with device if self.name == "cupy" and device is not None else nullcontext():
-                return self.xp.full((), _rounded(value, type), dtype=dtype, device=device)
+                return self.xp.full((), _round_number(value, type), dtype=dtype, device=device)
         return self.xp.asarray(value, dtype=dtype, device=device)
 
     def numpy_view(self, array: Array) -> NumpyArray:
@@ -190,7 +190,7 @@ class Library:
             return result
         return self.chunked.with_plain_blocks(result, self.with_plain_blocks(array))
 
-    def computed(
+    def apply_on_cpu(
         self,
         function: Callable[..., NumpyArray],
         shape: tuple[int, ...],
@@ -204,14 +204,14 @@ class Library:
         """
         if self.chunked is None:
             result = function(*(np.asarray(self.numpy_view(a)) for a in arrays))
-            found = self.wrapped(result, element_type_of(dtype), arrays[0])
+            found = self.wrap_memory(result, element_type_of(dtype), arrays[0])
             where = array_api_compat.device(arrays[0])
             is_there = array_api_compat.device(found) == where
             return found if is_there else self.xp.asarray(found, device=where)
         plain = map(self.with_plain_blocks, arrays)
         return self.chunked.computed(function, shape, dtype, *plain)
 
-    def wrapped(self, result: NumpyArray, type: ScalarType, like: Array) -> Array:
+    def wrap_memory(self, result: NumpyArray, type: ScalarType, like: Array) -> Array:
         """Return a NumPy array of a type, or its bits, as an array of this library over the memory.
 
         The result is on the device of ``like``, one of the library's arrays on the CPU.
@@ -227,7 +227,7 @@ _FILLED = {"bool", "float", "complex"}
 """Kinds of types; `asarray` decides which integers fit, and what becomes of others."""
 
 
-def _rounded(value: Any, type: ScalarType) -> Any:
+def _round_number(value: Any, type: ScalarType) -> Any:
     """Round a number to a type; it is infinite where it is too large."""
     if type.is_bool:
         return bool(value)
@@ -299,7 +299,7 @@ def own_library(array: Array) -> Library:
     kind = type(array)
     if kind is np.ndarray:
         return NUMPY
-    library = _LIBRARIES.get(kind) or _met(kind, array)
+    library = _LIBRARIES.get(kind) or _find_library(kind, array)
     if library.name == "torch":
         check_dense(array)
     elif library.chunked is not None:
@@ -312,7 +312,7 @@ def library_met(array: Array) -> Library:
     return _LIBRARIES.get(type(array)) or own_library(array)
 
 
-def _met(kind: type, array: Array) -> Library:
+def _find_library(kind: type, array: Array) -> Library:
     """Return and cache the library of a type of arrays that was not seen before."""
     if issubclass(kind, np.ndarray) and kind is not np.memmap:
         raise more_than_an_array(kind)

@@ -82,7 +82,7 @@ class Audit:
             if request.pass_index == at and request.shape is None:
                 starts = request.part.starts if request.part else (0,) * len(self.shape)
                 moved = [axis + start for axis, start in zip(elements.places, starts, strict=True)]
-                found[request.result] = _on_host(_picked(result, moved, elements.count))
+                found[request.result] = _on_host(_pick_elements(result, moved, elements.count))
             elif request.pass_index == at:
                 sums.append(request.result)
         if sums:
@@ -114,7 +114,7 @@ class Audit:
     def _difference(self, elements: Elements, k: int, m: int, got: Any, want: Any) -> AuditError:
         program, place = elements.program, [int(axis[k]) for axis in elements.places]
         pairs = zip(program.params, elements.numbers(k), strict=True)
-        inputs = ", ".join(f"{p.name} = {_shown(value)}" for p, value in pairs)
+        inputs = ", ".join(f"{p.name} = {_describe_value(value)}" for p, value in pairs)
         where = f", element ({', '.join(map(str, place))})" if place else ""
         message = (
             f"{program.name}{where}: the backend {self.backend!r} computed {got} where the "
@@ -131,7 +131,7 @@ class Audit:
         steps = [(v, s.line) for s in program.body.statements for v in written_vars(s)]
         atoms: tuple[Atom, ...] = tuple(var for var, _ in steps)
         shown = replace(program, body=replace(program.body, results=atoms))
-        stored = [_on_host(_spread(a, 1))[0] for a in self.rerun(shown, elements.alone(k))]
+        stored = [_on_host(_spread(a, 1))[0] for a in self.rerun(shown, elements.arguments_of(k))]
         expected = known_results(shown, max_turns=_MAX_ITERATIONS)(elements.numbers(k))
         for (_, line), value, (want, tolerance, is_determined) in zip(
             steps, stored, expected, strict=True
@@ -162,7 +162,7 @@ class Elements:
         """Pick elements out of the arguments of a launch."""
         kinds = [param.kind for param in program.params]
         own = [
-            _picked(a, places, count) if kind == "lane" else a
+            _pick_elements(a, places, count) if kind == "lane" else a
             for kind, a in zip(kinds, arguments, strict=True)
         ]
         host = [
@@ -180,7 +180,7 @@ class Elements:
         """Return the arguments of one element as the interpreter takes them."""
         return self._lanes(self.on_host, k)
 
-    def alone(self, k: int) -> list[Any]:
+    def arguments_of(self, k: int) -> list[Any]:
         """Return the arguments of one element as kernels take them."""
         return self._lanes(self.arguments, slice(k, k + 1))
 
@@ -189,7 +189,7 @@ class Elements:
         return [a[key] if p.kind == "lane" else a for p, a in pairs]
 
 
-def _picked(array: Any, places: Sequence[_Values], count: int) -> Any:
+def _pick_elements(array: Any, places: Sequence[_Values], count: int) -> Any:
     """Return the elements at some places of the shape to which an array broadcasts."""
     if not array.shape:
         return _spread(array, count)
@@ -218,6 +218,6 @@ def _number(value: Any, type: ScalarType) -> Any:
     return rounded(value, type)[()] if type.is_narrow else value
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     shape = getattr(value, "shape", ())
     return f"an array of shape {tuple(shape)}" if shape else str(value)

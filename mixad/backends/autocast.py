@@ -23,7 +23,7 @@ def in_given_types(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function during which torch computes in the types of its arguments."""
 
     @wraps(function)
-    def computed(*args: P.args, **kwargs: P.kwargs) -> R:
+    def compute(*args: P.args, **kwargs: P.kwargs) -> R:
         torch = sys.modules.get("torch")
         if torch is None or not any(map(torch.is_autocast_enabled, _DEVICES)):
             return function(*args, **kwargs)
@@ -32,4 +32,4 @@ def in_given_types(function: Callable[P, R]) -> Callable[P, R]:
                 stack.enter_context(torch.autocast(device, enabled=False))
             return function(*args, **kwargs)
 
-    return computed
+    return compute

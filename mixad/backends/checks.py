@@ -77,7 +77,7 @@ def one_place(arrays: Sequence[Any]) -> tuple[Library, str]:
     found = dict.fromkeys((library_of(a), device_name(a)) for a in arrays)
     if len(found) == 2:
         (one, device), (other, second) = found
-        both = one.beside(other)
+        both = one.mix_with(other)
         if both is not None and device == second:
             return both, device
     if len(found) > 1:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from mixad.errors import BackendError
 
-__all__ = ["disassembled"]
+__all__ = ["disassemble"]
 
 _TOOL = "nvdisasm"
 
 
-def disassembled(cubin: bytes) -> str:
+def disassemble(cubin: bytes) -> str:
     """Return the instructions of a module; BackendError if the tool is nowhere, or it fails."""
     tool = shutil.which(_TOOL) or _of_a_wheel()
     if tool is None:

@@ -170,7 +170,7 @@ class Kernel:
             found = self.numbers(arguments)
             if found is not None:
                 return found
-        prepared = self.prepared(arguments, backend)
+        prepared = self.prepare_launch(arguments, backend)
         try:
             results = prepared.run(arguments)
         except IndexError as error:
@@ -220,18 +220,18 @@ class Kernel:
             return self._home.is_compiled(arguments, backend)
         if _LAUNCHES.get(self._key(arguments, backend)) is not None:
             return True
-        chosen, launch = self._planned(arguments, backend)
+        chosen, launch = self._plan_launch(arguments, backend)
         return (id(chosen), launch.spec) in _COMPILED
 
-    def prepared(self, arguments: Sequence[Any], backend: str | None = None) -> Prepared:
+    def prepare_launch(self, arguments: Sequence[Any], backend: str | None = None) -> Prepared:
         """Return plan, backend and executable for the layouts of some arguments."""
         if self._home is not None:
-            prepared = self._home.prepared(arguments, backend)
+            prepared = self._home.prepare_launch(arguments, backend)
             try:
-                return self._elsewhere(prepared, arguments)
+                return self._move_slices(prepared, arguments)
             except BackendError as fault:
                 self._leave(prepared.backend, backend, fault)
-                return self.prepared(arguments, backend)
+                return self.prepare_launch(arguments, backend)
         try:
             key = self._key(arguments, backend)
             found = _LAUNCHES.get(key)
@@ -253,7 +253,7 @@ class Kernel:
         if AUDIT.read() or indexes or any(p.accumulators for p in self.passes):
             return None
         library, device = one_place(self._arrays(arguments))
-        chosen = self._preferred(library.name, device)
+        chosen = self._choose_backend(library.name, device)
         if registry.plugin_of(chosen.name) is not None or not isinstance(chosen, Boxed):
             return None
         arrays = zip(arguments, self._is_array, strict=True)
@@ -262,15 +262,15 @@ class Kernel:
         planned = plan_rolled(self.passes, self.requests, layouts, shifts, shape)
         if planned is None:
             return None
-        compiled = _compiled(chosen, planned[0].launch.spec)
+        compiled = _compile_spec(chosen, planned[0].launch.spec)
         boxes = [(chosen.bind(compiled.executable, box.launch), box.firsts) for box in planned]
         return InBoxes(chosen, boxes, shape)
 
-    def _elsewhere(self, prepared: Prepared, arguments: Sequence[Any]) -> Prepared:
+    def _move_slices(self, prepared: Prepared, arguments: Sequence[Any]) -> Prepared:
         """Return the launch, with the slices that are wanted here in place of its own."""
         moved = self._moved
         if moved is None or moved[0] is not prepared:
-            chosen, launch = prepared.backend, prepared.launch.moved(self._starts)
+            chosen, launch = prepared.backend, prepared.launch.move_slices(self._starts)
             assert isinstance(chosen, PartWriting)  # or it would not have been planned
             with PluginCall(
                 registry.plugin_of(chosen.name), chosen.name, f"at {self.passes[0].name}"
@@ -284,11 +284,11 @@ class Kernel:
 
     def _prepare(self, arguments: Sequence[Any], backend: str | None) -> Prepared:
         """Plan and compile."""
-        chosen, launch = self._planned(arguments, backend)
+        chosen, launch = self._plan_launch(arguments, backend)
         plugin = registry.plugin_of(chosen.name)
         try:
             with PluginCall(plugin, chosen.name, f"at the compilation of {self.passes[0].name}"):
-                compiled = _compiled(chosen, launch.spec)
+                compiled = _compile_spec(chosen, launch.spec)
                 bound = chosen.bind(compiled.executable, launch)
         except BackendError as fault:
             self._leave(chosen, backend, fault)
@@ -299,7 +299,7 @@ class Kernel:
             return Prepared(chosen, launch, compiled, bound, run)
         from mixad.backends.audit import Audit
 
-        rerun = partial(_stored, chosen.name)
+        rerun = partial(_run_and_store, chosen.name)
         audit = Audit(self.passes, self.requests, launch.shape, chosen.name, rate, rerun)
         return Prepared(chosen, launch, compiled, bound, run, audit)
 
@@ -318,11 +318,11 @@ class Kernel:
             raise fault
         self._faults[chosen.name] = str(fault)
 
-    def unfolded(self, arguments: Sequence[Any], backend: str | None = None) -> Launch:
+    def plan_unfolded(self, arguments: Sequence[Any], backend: str | None = None) -> Launch:
         """Return the launch for the layouts of some arguments on backends that fold no rows."""
-        return self._planned(arguments, backend, may_fold=False)[1]
+        return self._plan_launch(arguments, backend, may_fold=False)[1]
 
-    def _planned(
+    def _plan_launch(
         self, arguments: Sequence[Any], backend: str | None, *, may_fold: bool = True
     ) -> tuple[Backend, Launch]:
         """Choose the backend and plan the launch."""
@@ -336,7 +336,7 @@ class Kernel:
         chosen = (
             registry.backend(backend, self._dtypes)
             if backend
-            else self._preferred(library.name, device)
+            else self._choose_backend(library.name, device)
         )
         can = registry.capability(chosen.name)
         check_writes(chosen.name, can, self.passes, self.requests, self._faults)
@@ -354,7 +354,7 @@ class Kernel:
         )
         return chosen, launch
 
-    def _preferred(self, array_module: str, device: str) -> Backend:
+    def _choose_backend(self, array_module: str, device: str) -> Backend:
         """Return the best backend among those that have not failed in this kernel."""
         if not self._faults:
             return registry.resolve(array_module, device, self._dtypes)
@@ -376,7 +376,7 @@ _COMPILED: weakref.WeakValueDictionary[tuple[int, KernelSpec], Compiled] = (
 """Loaded executables that are still needed, by spec and the id of a backend, which they hold."""
 
 
-def _compiled(backend: Backend, spec: KernelSpec) -> Compiled:
+def _compile_spec(backend: Backend, spec: KernelSpec) -> Compiled:
     """Return a backend's executable of a spec; it is compiled only if no launch has it."""
     key = (id(backend), spec)
     found = _COMPILED.get(key)
@@ -395,10 +395,10 @@ def _at_first(request: OutputRequest) -> OutputRequest:
     return replace(request, part=part._replace(starts=(0,) * len(part.starts)))
 
 
-def _stored(backend: str, program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]:
+def _run_and_store(backend: str, program: Program, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Run a program on a backend, without an audit, and store all its outputs."""
     requests = tuple(OutputRequest(0, k) for k in range(len(program.outputs)))
-    return kernel_for((program,), requests).prepared(arguments, backend).run(arguments)
+    return kernel_for((program,), requests).prepare_launch(arguments, backend).run(arguments)
 
 
 def _without_sums(
@@ -411,7 +411,7 @@ def _without_sums(
 
 def _reads_outside(kernel: Kernel, backend: str | None, arguments: Sequence[Any]) -> bool:
     """Whether a kernel reads outside an array."""
-    prepared = kernel.prepared(arguments, backend)
+    prepared = kernel.prepare_launch(arguments, backend)
     try:
         prepared.run(arguments)
     except IndexError:

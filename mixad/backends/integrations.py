@@ -21,7 +21,7 @@ from mixad.errors import BackendError, ConfigurationError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 
-__all__ = ["LOADED", "borrower", "follower", "generators_of", "load_integrations", "recorded"]
+__all__ = ["LOADED", "borrower", "follower", "generators_of", "load_integrations", "integration_results"]
 
 LOADED: list[Integration] = []
 """The integrations of libraries that have been imported."""
@@ -103,7 +103,7 @@ def _borrower(library: str) -> Borrowing | None:
     return cast("Borrowing | None", next(found, None))
 
 
-def recorded(
+def integration_results(
     integration: Integration, program: Program, values: Sequence[Any], options: KernelOptions
 ) -> tuple[Any, ...]:
     """Return an integration's results of a call: one array for each output."""

@@ -64,7 +64,7 @@ class ScalarEvaluator:
     def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...] | None:
         """Return the outputs; None for arguments of other types than the program's."""
         with np.errstate(all="ignore"):
-            values = self._given(arguments)
+            values = self._typed_arguments(arguments)
             if values is None:
                 return None
             values += self._constants
@@ -72,7 +72,7 @@ class ScalarEvaluator:
                 values.append(compute(*[values[at] for at in places]))
         return tuple([np.asarray(values[at]) for at in self._wanted])
 
-    def _given(self, arguments: Sequence[Any]) -> _Numbers | None:
+    def _typed_arguments(self, arguments: Sequence[Any]) -> _Numbers | None:
         """Return arguments as NumPy's scalars of the program's types."""
         values: _Numbers = []
         for param, given in zip(self._params, arguments, strict=True):

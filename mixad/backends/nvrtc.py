@@ -10,7 +10,7 @@ from functools import cache
 from mixad.backends import object_cache
 from mixad.errors import BackendError
 
-__all__ = ["OPTIONS", "Code", "compiled", "machine_code"]
+__all__ = ["OPTIONS", "Code", "compile_text", "machine_code"]
 
 OPTIONS = ("--std=c++17", "--fmad=false")
 """Options of the compiler: no contraction, no fast maths."""
@@ -25,7 +25,7 @@ class Code:
     log: str  # what the compiler said
 
 
-def compiled(text: str, architecture: str, options: Sequence[str] = ()) -> Code:
+def compile_text(text: str, architecture: str, options: Sequence[str] = ()) -> Code:
     """Compile CUDA C++ that includes nothing for an architecture, such as ``"sm_90"``.
 
     BackendError without NVRTC, or with its log.
@@ -57,7 +57,7 @@ def machine_code(text: str, architecture: str) -> bytes:
     version = _version() if used is None or _is_installed() else used.decode()
     code = folder.load(object_cache.digest(*key, version))
     if code is None:
-        code = _compiled_for(architecture, text)
+        code = _compile_cubin(architecture, text)
         folder.store(object_cache.digest(*key, version), code)
         if used != version.encode():
             folder.store(_LAST_USED, version.encode())
@@ -73,12 +73,12 @@ def _without_lines(text: str) -> str:
     return "\n".join(own)
 
 
-def _compiled_for(architecture: str, text: str) -> bytes:
+def _compile_cubin(architecture: str, text: str) -> bytes:
     wanted, known = int(architecture.removeprefix("sm_")), _architectures()
     if wanted in known:
-        return compiled(text, architecture).cubin
+        return compile_text(text, architecture).cubin
     newest = max((a for a in known if a < wanted), default=wanted)
-    return compiled(text, f"compute_{newest}").ptx.encode() + b"\0"
+    return compile_text(text, f"compute_{newest}").ptx.encode() + b"\0"
 
 
 def _architectures() -> list[int]:

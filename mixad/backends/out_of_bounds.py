@@ -45,10 +45,10 @@ def locate(
     """
     element, own = _first(program, arguments, shape, raises)
     program = widened(program)
-    found = _interpreted(program, own, accumulators)
+    found = _interpret_element(program, own, accumulators)
     where = f", element {element}" if shape else ""
     if found is None:
-        return _suspected(program, where)
+        return _possible_error(program, where)
     return outside_error(program, where, found)
 
 
@@ -61,7 +61,7 @@ def outside_error(program: Program, where: str, found: OutsideError) -> KernelIn
     return KernelIndexError(message, location=line.place if line else None, hint=_SUGGESTION)
 
 
-def _suspected(program: Program, where: str) -> KernelIndexError:
+def _possible_error(program: Program, where: str) -> KernelIndexError:
     """Return the error for an unknown index: it names the lines that may have read it."""
     loads = [s for s in walk_statements(program.body) if isinstance(s, Load | Update)]
     names = " or ".join(dict.fromkeys(repr(_array(program, s)) for s in loads))
@@ -107,7 +107,7 @@ def _part(program: Program, arguments: Sequence[Any], axis: int, part: slice) ->
     ]
 
 
-def _interpreted(
+def _interpret_element(
     program: Program, arguments: Sequence[Any], accumulators: Sequence[tuple[int, ...]]
 ) -> OutsideError | None:
     """Run one element; None if the interpreter cannot, or its arithmetic takes another branch."""

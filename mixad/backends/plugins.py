@@ -163,11 +163,11 @@ def installed_plugins() -> list[PluginSource]:
         Those of distributions are not imported yet; installed are those that were when mixad was
         imported.
     """
-    built_in = [_built_in(name, module) for name, module in _BUILT_IN.items()]
+    built_in = [_built_in_plugin(name, module) for name, module in _BUILT_IN.items()]
     return [*built_in, *map(_of_distribution, _ENTRY_POINTS)]
 
 
-def _built_in(name: str, module: ModuleType) -> PluginSource:
+def _built_in_plugin(name: str, module: ModuleType) -> PluginSource:
     return PluginSource(name, "mixad", lambda: module, is_built_in=True)
 
 

@@ -341,7 +341,7 @@ class Registry:
     def _load(self, name: str) -> Backend | BackendError:
         with _lock:
             if name not in self._loaded:
-                self._loaded[name] = _loaded(self._announced[name])
+                self._loaded[name] = _load_backend(self._announced[name])
             return self._loaded[name]
 
 
@@ -349,7 +349,7 @@ _lock = lock_of(sys.modules[__name__], "_lock", threading.RLock)
 """Held while a backend is chosen and loaded, so that none is loaded twice."""
 
 
-def _loaded(announced: Announced[BackendSpec]) -> Backend | BackendError:
+def _load_backend(announced: Announced[BackendSpec]) -> Backend | BackendError:
     """Call the factory; a failure becomes a BackendError with the reason and what to do.
 
     A user's wrong setting is no failure of the backend, and no other backend stands in.

@@ -246,7 +246,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         is_numpys = _DIRECT.issuperset(map(type, values))
         if are_numbers(values) or not (is_numpys or follower(values) is None):
             return
-        prepared = call.found.call.kernel.prepared(values, self._options.backend)
+        prepared = call.found.call.kernel.prepare_launch(values, self._options.backend)
         if prepared.audit is None:
             parsed = call.found.parsed
             call.finish = None if _is_output(parsed) else partial(_returned, parsed)

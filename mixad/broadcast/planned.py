@@ -170,13 +170,13 @@ class _Call:
         kernel = kernel_for(passes, tuple(requests))
         arguments = kernel_values(passes[0], values)
         cached = kernel.is_compiled(arguments, self.options.backend)
-        prepared = kernel.prepared(arguments, self.options.backend)
+        prepared = kernel.prepare_launch(arguments, self.options.backend)
         is_folded = prepared.launch.fold is not None
         return PlannedKernel(
             passes=passes,
             launch=prepared.launch,
             unfolded=(
-                kernel.unfolded(arguments, self.options.backend) if is_folded else prepared.launch
+                kernel.plan_unfolded(arguments, self.options.backend) if is_folded else prepared.launch
             ),
             backend=prepared.backend,
             bound=prepared.bound,

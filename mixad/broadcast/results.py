@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.execute import capability_beside
-from mixad.backends.integrations import LOADED, follower, recorded
+from mixad.backends.integrations import LOADED, follower, integration_results
 from mixad.call.arguments import made, made_of_wholes
 from mixad.call.specialise import Specialisation
 from mixad.kernel.options import KernelOptions
@@ -32,7 +32,7 @@ def applied(call: KernelCall, values: Sequence[Any], options: KernelOptions) -> 
     if LOADED and not any(isinstance(v, Tracer) for v in values):
         integration = follower(values)
         if integration is not None:
-            return recorded(integration, call.passes[0], values, options)
+            return integration_results(integration, call.passes[0], values, options)
     return apply_call(call, values, options)
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from mixad.backends import registry
-from mixad.backends.disassembler import disassembled
+from mixad.backends.disassembler import disassemble
 from mixad.backends.faults import PluginCall, describe, fault
-from mixad.backends.nvrtc import compiled
+from mixad.backends.nvrtc import compile_text
 from mixad.backends.protocols import Assembling, Backend, OnDevice
 from mixad.broadcast.planned import PlannedKernel, planned_call
 from mixad.emit.cuda import Dialect, emit_kernel, for_threads
@@ -124,8 +124,8 @@ def _on_device(kernel: PlannedKernel, stage: str) -> str:
         text, architecture = emit_kernel(for_threads(spec), Dialect()), _ARCHITECTURE
     if stage == "cuda":
         return text
-    code = compiled(text, architecture)
-    shown = code.ptx if stage == "ptx" else disassembled(code.cubin)
+    code = compile_text(text, architecture)
+    shown = code.ptx if stage == "ptx" else disassemble(code.cubin)
     return f"{_commented(kernel.passes, '//')}{shown}"
 
 

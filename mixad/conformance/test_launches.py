@@ -163,7 +163,7 @@ def test_lines_of_the_user_stay_in_comments(subject: Subject, text: str) -> None
     # Equal programs share kernels: the backend itself is asked to compile this one.
     launch = kernel_for((mixture(F64),), (OutputRequest(0, 0), OutputRequest(0, 1)))
     given = [subject.arrays.to_library(a) for a in (x, y)]
-    prepared = launch.prepared(given, subject.spec.name).launch
+    prepared = launch.prepare_launch(given, subject.spec.name).launch
     spec = KernelSpec((commented,), prepared.spec.operands, prepared.spec.outputs,
                       prepared.spec.rank)  # fmt: skip
     backend = subject.backend

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from mixad.errors import KernelTypeError
 from mixad.kernel.arguments import ArgumentLayout
-from mixad.kernel.folding import left_of
+from mixad.kernel.folding import partial_sum_shape
 from mixad.kernel.spec import Indexed, Launch, Operand, Output, PartLayout
 from mixad.kernel.tiling import accumulator as sum_in_arrays
 from mixad.kernel.tiling import (
@@ -110,7 +110,7 @@ class ArgumentBlock:
     outputs: tuple[Result, ...]  # how each is allocated and finished
     is_finished: bool  # whether the kernel writes the outputs themselves
 
-    def moved(self, launch: Launch) -> ArgumentBlock:
+    def move_slices(self, launch: Launch) -> ArgumentBlock:
         """Return the block of a launch that writes other slices: no word differs."""
         pairs = zip(self.outputs, launch.parts, strict=True)
         outputs = tuple([o if part is None else replace(o, part=part) for o, part in pairs])
@@ -182,7 +182,7 @@ def _result(
         return Result(position, held, copies, (0,), final, final, output.type, update=output.update)
     padded = (1,) * (len(launch.shape) - len(launch.results[index])) + launch.results[index]
     shape = tuple(padded[a] for a in launch.order)
-    memory, summed, columns = _left(launch, index, output)
+    memory, summed, columns = _partial_sum_shape(launch, index, output)
     if 0 in launch.shape:  # nothing runs: the sums are zeros of their own shape
         memory, summed, columns = shape, (), ()
     return Result(
@@ -198,7 +198,7 @@ def _result(
     )
 
 
-def _left(
+def _partial_sum_shape(
     launch: Launch, index: int, output: Output
 ) -> tuple[tuple[int, ...], tuple[bool, ...], tuple[tuple[int, bool], ...]]:
     """Return the shape that tiles leave of a sum, its axes still to sum, and its columns."""
@@ -207,7 +207,7 @@ def _left(
         return shape, output.reduced, ()
     fold = launch.fold
     columns = tuple(zip(fold.axes, fold.columns[index], strict=False))
-    return *left_of(fold, index, launch.rows), columns
+    return *partial_sum_shape(fold, index, launch.rows), columns
 
 
 def _fill_loops(words: array[int], layout: ArgumentLayout, launch: Launch) -> None:
@@ -260,7 +260,7 @@ def packing_of(type: ScalarType, what: str) -> Packing:
     if not type.is_integer:
         return partial(_pack_float, pack)
 
-    def packed(value: Any) -> int:
+    def pack_value(value: Any) -> int:
         try:
             word: int = _UNPACK(pack(int(value)))[0]
         except struct.error:
@@ -270,7 +270,7 @@ def packing_of(type: ScalarType, what: str) -> Packing:
             ) from None
         return word
 
-    return packed
+    return pack_value
 
 
 def _pack_float(pack: Callable[[Any], bytes], value: Any) -> int:

@@ -7,7 +7,7 @@ from functools import reduce
 from itertools import pairwise, product
 from typing import NamedTuple
 
-__all__ = ["Box", "boxes_between", "common_box", "without"]
+__all__ = ["Box", "boxes_between", "common_box", "subtract_box"]
 
 
 class Box(NamedTuple):
@@ -26,7 +26,7 @@ class Box(NamedTuple):
         """The key that selects it."""
         return tuple([slice(s, s + n) for s, n in zip(self.starts, self.extents, strict=True)])
 
-    def moved(self, by: Sequence[int]) -> Box:
+    def shift(self, by: Sequence[int]) -> Box:
         """Return the box moved by some steps along each axis."""
         return Box(tuple([s + d for s, d in zip(self.starts, by, strict=True)]), self.extents)
 
@@ -46,7 +46,7 @@ def _common(one: Box, other: Box) -> Box:
     return Box(starts, tuple([max(0, b - a) for a, b in zip(starts, stops, strict=True)]))
 
 
-def without(box: Box, other: Box) -> list[Box]:
+def subtract_box(box: Box, other: Box) -> list[Box]:
     """Return disjoint boxes that together are ``box`` without ``other``.
 
     >>> without(Box((0,), (4,)), Box((1,), (2,)))

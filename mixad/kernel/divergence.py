@@ -138,7 +138,7 @@ class _Tree:
     def settle(self, results: Iterable[Var]) -> None:
         """Reduce each node's arms (two sides of a condition are what is around it); find users."""
         for node in self.nodes:
-            node.arms = _reduced(node.arms)
+            node.arms = _join_siblings(node.arms)
         for node in self._feeding(self.conditions):
             node.arms = {self.root}
         self.results = {self.value(v) for v in results}
@@ -204,7 +204,7 @@ class _Tree:
         return found
 
 
-def _reduced(arms: set[_Arm]) -> set[_Arm]:
+def _join_siblings(arms: set[_Arm]) -> set[_Arm]:
     arms = set(arms)
     waiting = sorted(arms, key=_depth)
     while waiting:
@@ -326,12 +326,12 @@ class _Flattening:
         def emit(is_taken: bool) -> list[Atom]:
             if is_taken:
                 self.emit_nodes(run, atoms)
-            return [self.chosen(v, tree.root, arms, is_taken, tree, atoms) for v in results]
+            return [self.choose(v, tree.root, arms, is_taken, tree, atoms) for v in results]
 
         outs = self.builder.if_(self.guard(arms, atoms), lambda: emit(True), lambda: emit(False))
         atoms.update(zip(results, outs, strict=True))
 
-    def chosen(
+    def choose(
         self,
         value: _Node | Atom,
         arm: _Arm,
@@ -344,7 +344,7 @@ class _Flattening:
         if not isinstance(value, _Node):
             return value
         sides = [
-            self.chosen(inner, side, arms, is_taken, tree, atoms)
+            self.choose(inner, side, arms, is_taken, tree, atoms)
             for inner, side in tree.sides(value, arm)
             if _may_be_taken(side, arms, is_taken)
         ]
@@ -433,7 +433,7 @@ def _runs(nodes: Sequence[_Node]) -> Iterator[tuple[Set[_Arm], list[_Node]]]:
     waiting = sorted(nodes, key=lambda n: min(a.depth for a in n.arms))
     done: set[_Node] = set()
 
-    def taken(candidates: Iterable[_Node]) -> Iterator[_Node]:
+    def take_ready(candidates: Iterable[_Node]) -> Iterator[_Node]:
         for node in candidates:
             if node not in done and _is_ready(node, done):
                 done.add(node)
@@ -441,11 +441,11 @@ def _runs(nodes: Sequence[_Node]) -> Iterator[tuple[Set[_Arm], list[_Node]]]:
 
     while waiting:
         arms = frozenset(next(n for n in waiting if _is_ready(n, done)).arms)
-        run = list(taken(alike[arms]))
+        run = list(take_ready(alike[arms]))
         alike[arms] = [n for n in alike[arms] if n not in done]
         if _is_skipped(arms, run):
             joining = _joining(arms, _cost(run), alike)
-            run += taken(n for n in nodes if n.arms in joining)
+            run += take_ready(n for n in nodes if n.arms in joining)
         waiting = [n for n in waiting if n not in done]
         yield arms, run
 

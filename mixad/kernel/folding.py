@@ -23,7 +23,7 @@ from mixad.kernel.varying import varying_vars
 from mixad.scalar.ir import Program, written_vars
 
 __all__ = ["COPY_COST", "END_COST", "FOLDED", "GANG_COST", "MAX_COPIES", "SHORT", "SUM_COST",
-           "copy_step", "fold_of", "left_of"]  # fmt: skip
+           "copy_step", "fold_of", "partial_sum_shape"]  # fmt: skip
 
 FOLDED = 512
 """Most elements of a folded row: its copies stay in the first-level cache. Where axes around it are
@@ -50,7 +50,7 @@ GANG_COST = 2
 """What an operation costs for a gang, where one for a whole row would do."""
 
 
-def left_of(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+def partial_sum_shape(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """Return the shape that tiles leave of an output, and which of its axes are still to sum.
 
     ``rows`` is the number of rows in a run.
@@ -84,7 +84,7 @@ def fold_of(nest: Nest, passes: Sequence[Program], longest: int) -> Fold | None:
         return None
     if any(any(s) and not _is_one_run(s[-count:], nest.extents[-count:]) for s in nest.steps):
         return None
-    fold = _folded(nest, count, longest)
+    fold = _pack_rows(nest, count, longest)
     return fold if _saves(nest, fold, passes) else None
 
 
@@ -100,7 +100,7 @@ def _axes_to_fold(extents: tuple[int, ...]) -> int:
     return len(extents)
 
 
-def _folded(nest: Nest, count: int, longest: int) -> Fold:
+def _pack_rows(nest: Nest, count: int, longest: int) -> Fold:
     """Return a nest with its innermost ``count`` axes folded.
 
     They are split where no axis is around them: kernels do not tell one row from many.
@@ -111,16 +111,16 @@ def _folded(nest: Nest, count: int, longest: int) -> Fold:
     is_split = not outer or length > longest
     rows = min(own[0], _rows(inner)) if is_split else own[0]
 
-    def walked(strides: tuple[int, ...]) -> tuple[int, ...]:
+    def pack_strides(strides: tuple[int, ...]) -> tuple[int, ...]:
         inside = strides[-count:]
         from_row_to_row = (inside[0] * rows,) if is_split else ()
         return (*strides[:-count], *from_row_to_row, inside[-1] if _is_one_run(inside, own) else 0)
 
-    def summed(flags: tuple[bool, ...]) -> tuple[bool, ...]:
+    def pack_flags(flags: tuple[bool, ...]) -> tuple[bool, ...]:
         first, *_ = inside = flags[-count:]
         return (*flags[:-count], *((first,) if is_split else ()), all(inside))
 
-    sums = tuple(map(summed, nest.summed))
+    sums = tuple(map(pack_flags, nest.summed))
     some = [f[-count:] if any(f[-count:]) and not all(f[-count:]) else () for f in nest.summed]
     by_columns = [combine_of(flags) == "columns" for flags in sums]
     return Fold(
@@ -128,14 +128,14 @@ def _folded(nest: Nest, count: int, longest: int) -> Fold:
         length=length,
         is_split=is_split,
         extents=(*outer, *((-(-own[0] // rows),) if is_split else ()), rows * inner),
-        strides=tuple(None if s is None else walked(s) for s in nest.strides),
+        strides=tuple(None if s is None else pack_strides(s) for s in nest.strides),
         copy_strides=tuple(
             None if s is None or _is_one_run(s[-count:], own) else s[-count:] for s in nest.strides
         ),
         summed=sums,
         segments=tuple(() if by else flags for flags, by in zip(some, by_columns, strict=True)),
         columns=tuple(flags if by else () for flags, by in zip(some, by_columns, strict=True)),
-        steps=tuple(map(walked, nest.steps)),
+        steps=tuple(map(pack_strides, nest.steps)),
     )
 
 

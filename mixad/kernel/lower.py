@@ -12,10 +12,10 @@ from mixad.scalar.ir import Program
 from mixad.scalar.math import expand
 from mixad.scalar.types import ScalarType
 
-__all__ = ["lowered"]
+__all__ = ["lower_spec"]
 
 
-def lowered(
+def lower_spec(
     spec: KernelSpec,
     *,
     ordered: bool = True,

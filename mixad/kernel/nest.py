@@ -97,7 +97,7 @@ def nest_over(
     ``strides`` are those of the params over the shape, ``written`` the outputs.
     """
     walked = [*strides, *(w.steps(order) for w in written)]
-    axes = _merged(order, shape, walked, [w.summed for w in written])
+    axes = _merge_axes(order, shape, walked, [w.summed for w in written])
     return Nest(
         order,
         tuple(axis.extent for axis in axes),
@@ -110,7 +110,7 @@ def nest_over(
     )
 
 
-def _merged(
+def _merge_axes(
     order: Sequence[int],
     shape: tuple[int, ...],
     strides: Sequence[tuple[int, ...] | None],

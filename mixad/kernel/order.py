@@ -37,10 +37,10 @@ def order_by_height(program: Program) -> Program:
     """Return a program with the statements of each block in the order of their heights."""
     written = frozenset(a.var for a in program.accumulators if a.kind == "write")
     written |= {s.array for s in walk_statements(program.body) if isinstance(s, Touch)}
-    return replace(program, body=_ordered(program.body, summarize_blocks(program), written))
+    return replace(program, body=_sort_block(program.body, summarize_blocks(program), written))
 
 
-def _ordered(block: Block, summaries: Mapping[int, BlockSummary], written: frozenset[Var]) -> Block:
+def _sort_block(block: Block, summaries: Mapping[int, BlockSummary], written: frozenset[Var]) -> Block:
     """Sort a block and the blocks inside it; statements of equal height keep their order."""
     heights = _heights(block, summaries, written)
     order = sorted(range(len(heights)), key=lambda i: -heights[i])
@@ -60,7 +60,7 @@ def _heights(
     heights = []
     for s in reversed(block.statements):
         cost = statement_cost(s, lambda b: summaries[id(b)].cost)
-        changed = _accessed(s, written) if written else ()
+        changed = _accessed_arrays(s, written) if written else ()
         height = cost + max((after[v] for v in (*written_vars(s), *changed)), default=0)
         for var in (*reads_of(s, summaries), *changed):
             after[var] = max(after[var], height)
@@ -68,7 +68,7 @@ def _heights(
     return heights[::-1]
 
 
-def _accessed(s: Statement, arrays: frozenset[Var]) -> set[Var]:
+def _accessed_arrays(s: Statement, arrays: frozenset[Var]) -> set[Var]:
     """Return the arrays that a statement reads or changes, its blocks included."""
     inside = walk_statements(Block((s,), ()))
     return {t.array for t in inside if isinstance(t, Load | Update | Touch) and t.array in arrays}
@@ -79,12 +79,12 @@ def _inside(
 ) -> Statement:
     """Sort the blocks inside a statement."""
 
-    def ordered(block: Block) -> Block:
-        return _ordered(block, summaries, written)
+    def sort_nested(block: Block) -> Block:
+        return _sort_block(block, summaries, written)
 
     match s:
         case If():
-            return replace(s, then=ordered(s.then), orelse=ordered(s.orelse))
+            return replace(s, then=sort_nested(s.then), orelse=sort_nested(s.orelse))
         case While():
-            return replace(s, cond=ordered(s.cond), body=ordered(s.body))
+            return replace(s, cond=sort_nested(s.cond), body=sort_nested(s.body))
     return s

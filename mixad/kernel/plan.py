@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from mixad.kernel.folding import FOLDED, copy_step, fold_of, left_of
+from mixad.kernel.folding import FOLDED, copy_step, fold_of, partial_sum_shape
 from mixad.kernel.nest import Nest, Written, left_by_tiles, loop_order, nest_over, other_orders
 from mixad.kernel.spec import (
     Fold,
@@ -85,7 +85,7 @@ def plan(
         for lay, kind in zip(layouts, kinds, strict=True)
     ]
     nest_of = partial(
-        nest_over, shape=shape, strides=strides, written=_written(passes, requests, shape)
+        nest_over, shape=shape, strides=strides, written=_written_results(passes, requests, shape)
     )
     order = loop_order(shape, [s for s in strides if s is not None])
     nest, fold = _loops(nest_of, order, passes, math.prod(shape), folds)
@@ -128,7 +128,7 @@ def _slabs(
     return found
 
 
-def _written(
+def _written_results(
     passes: Sequence[Program], requests: Sequence[OutputRequest], shape: tuple[int, ...]
 ) -> list[Written]:
     """Return each result's description for the nest."""
@@ -171,7 +171,7 @@ def _fold(nest: Nest, passes: tuple[Program, ...], most: int) -> Fold | None:
 def _left_by_fold(fold: Fold) -> int:
     rows = _tile_rows(fold)
     sums = (k for k, flags in enumerate(fold.summed) if any(flags))
-    return sum(math.prod(left_of(fold, k, rows)[0]) for k in sums)
+    return sum(math.prod(partial_sum_shape(fold, k, rows)[0]) for k in sums)
 
 
 def _tile_rows(nest: Nest | Fold, tiling: Tiling = CPU_TILING) -> int:

@@ -50,7 +50,7 @@ def plan_rolled(
         return None
     if any(s and lay and lay.shape != shape for s, lay in zip(shifts, layouts, strict=True)):
         return None
-    axes = _merged(shape, layouts, shifts)
+    axes = _merge_axes(shape, layouts, shifts)
     extents = tuple([axis.extent for axis in axes])
     boxes = boxes_between([(0, *sorted(set(axis.shifts) - {0}), axis.extent) for axis in axes])
     largest = max(boxes, key=lambda box: math.prod(box.extents))
@@ -64,7 +64,7 @@ def plan_rolled(
     launch = plan(passes, in_parts, of_boxes, largest.extents, _NEVER_STREAMS)
     if launch.extents != largest.extents or launch.order != tuple(range(len(extents))):
         return None
-    return [_over(launch, box, axes) for box in boxes]
+    return [_launch_over(launch, box, axes) for box in boxes]
 
 
 _NEVER_STREAMS = 1 << 62
@@ -79,7 +79,7 @@ class _Axis(NamedTuple):
     shifts: tuple[int, ...]
 
 
-def _merged(
+def _merge_axes(
     shape: tuple[int, ...],
     layouts: Sequence[Layout | None],
     shifts: Sequence[Shifts | None],
@@ -106,7 +106,7 @@ def _merged(
     return axes
 
 
-def _over(launch: Launch, box: Box, axes: Sequence[_Axis]) -> RolledBox:
+def _launch_over(launch: Launch, box: Box, axes: Sequence[_Axis]) -> RolledBox:
     """Return the launch over another box, with where it begins to read each argument."""
     firsts = [0] * len(launch.strides)
     for start, axis in zip(box.starts, axes, strict=True):

@@ -207,7 +207,7 @@ class Launch:
         """Extents of the loop nest, outermost first."""
         return self.extents if self.fold is None else self.fold.extents
 
-    def moved(self, starts: Sequence[tuple[int, ...] | None]) -> Launch:
+    def move_slices(self, starts: Sequence[tuple[int, ...] | None]) -> Launch:
         """Return the launch that writes its slices at other starts."""
         parts = [
             part if part is None or at is None

@@ -299,7 +299,7 @@ def is_strong(operand: Any) -> bool:
 
 def _without_numpy_scalar(operand: Any, library: Library) -> Any:
     """Return a NumPy scalar as an array beside NumPy's and lazy ones, else as a plain number."""
-    if isinstance(operand, np.generic) and library.beside(NUMPY) is None:
+    if isinstance(operand, np.generic) and library.mix_with(NUMPY) is None:
         return operand.item()
     return operand
 

@@ -121,7 +121,7 @@ def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
     if library.is_lazy:  # it has no such function
         along = partial(np.take_along_axis, axis=axis)
         shape = (*indices.shape,)
-        return gather(x, library.computed(along, shape, positions.dtype, positions, indices))
+        return gather(x, library.apply_on_cpu(along, shape, positions.dtype, positions, indices))
     along = library.xp.take_along_axis
     return gather(x, computed(along, (positions, indices), {"axis": axis}))
 
@@ -141,7 +141,7 @@ def _library_with(x: Any, keys: Iterable[Any]) -> Library:
     library = library_beside(x)
     for key in keys:
         if is_array(key):
-            library = library.beside(library_of(key)) or library
+            library = library.mix_with(library_of(key)) or library
             if library_of(key).gathers_whole:
                 raise TracerError(
                     f"arrays of {library.name} as indices would be computed: pass i.compute(), or "
@@ -369,7 +369,7 @@ def _added(xp: Any, g: Any, positions: Any, shape: tuple[int, ...]) -> Any:
         return xp.reshape(zeros.index_put_((at,), flat, accumulate=True), shape)
     if library.name == "cupy":
         return xp.reshape(_added_at(xp, size, flat, at), shape)
-    added = library.computed(partial(_added_at, np, size), (size,), g.dtype, flat, at)
+    added = library.apply_on_cpu(partial(_added_at, np, size), (size,), g.dtype, flat, at)
     return xp.reshape(added, shape)
 
 

@@ -264,7 +264,7 @@ def _convolved(xp: Any, x: Array, y: Array) -> Array:
     library, shape = library_of(x), (x.shape[0] + y.shape[0] - 1,)
     if library.name == "cupy":
         return xp.convolve(x, y)
-    return library.computed(np.convolve, shape, x.dtype, x, y)
+    return library.apply_on_cpu(np.convolve, shape, x.dtype, x, y)
 
 
 def _of_factor(g: Any, other: Any, count: int) -> Any:

@@ -88,7 +88,7 @@ def _array_joined(re: Array, im: Array) -> Array:
         z.real, z.imag = re, im
         return z
     dtype = library.xp.complex64 if re.dtype == library.xp.float32 else library.xp.complex128
-    return library.computed(_numpy_joined, tuple(re.shape), dtype, re, im)
+    return library.apply_on_cpu(_numpy_joined, tuple(re.shape), dtype, re, im)
 
 
 def _cotangent_of_whole(gs: Any, values: Any, z: Any) -> Any:

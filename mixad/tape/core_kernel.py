@@ -82,7 +82,7 @@ class CoreKernel:
 
     def block(self, arrays: Sequence[_Array]) -> CoreBlock | None:
         """Return the launch for arrays like these as what a backend runs; None if none does."""
-        prepared = self._kernel.prepared(self._elements(arrays, self._leading(arrays)), None)
+        prepared = self._kernel.prepare_launch(self._elements(arrays, self._leading(arrays)), None)
         found = None if prepared.audit or is_of_plugin(prepared) else prepared.blocks()
         if found is None:
             return None

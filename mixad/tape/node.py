@@ -399,7 +399,7 @@ def common_library(what: str, arguments: Sequence[Any], *, may_mix: bool = False
     for argument in arguments[1:]:
         library = library_beside(argument)
         if library is not first:
-            both = first.beside(library) if may_mix else None
+            both = first.mix_with(library) if may_mix else None
             if both is None:
                 raise mixture(what, first, library)
             first = both

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from mixad.kernel.boxes import Box, common_box, without
+from mixad.kernel.boxes import Box, common_box, subtract_box
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest, Part
@@ -211,7 +211,7 @@ def shifted(
     if not _pays(fused, asked, wrt, program, alike[:leaves].count(False)):
         return None
     whole = parts[wrt[0]].whole
-    insides = [common.moved([-s for s in box.starts]) for box in boxes]
+    insides = [common.shift([-s for s in box.starts]) for box in boxes]
     none = tuple([None] * len(wrt))
     return Shifted(
         target=target,
@@ -249,12 +249,12 @@ def _edges(shape: Shape, boxes: Sequence[Box], insides: Sequence[Box]) -> list[_
     """Return the boxes of the loop outside what all parts cover, with what they add where."""
     loop = Box((0,) * len(shape), shape)
     edges = []
-    for edge in without(loop, common_box(insides)):
+    for edge in subtract_box(loop, common_box(insides)):
         back = [-s for s in edge.starts]
         added = [
-            (k, left.moved(back), left.moved(box.starts))
+            (k, left.shift(back), left.shift(box.starts))
             for k, (box, inside) in enumerate(zip(boxes, insides, strict=True))
-            for left in without(edge, inside)
+            for left in subtract_box(edge, inside)
         ]
         edges.append((edge, tuple(added)))
     return edges

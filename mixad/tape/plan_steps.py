@@ -223,7 +223,7 @@ class Arithmetic:
         """Return the results for some numbers."""
         self._left -= 1
         if not self._left:
-            prepared = self._kernel.prepared(list(arguments), None)
+            prepared = self._kernel.prepare_launch(list(arguments), None)
             if prepared.audit is None and not is_of_plugin(prepared):
                 self._run = prepared.run
         return self._run(arguments)

@@ -586,7 +586,7 @@ class _PlanMaker:
         numbers = None if self._compiles or not are_numbers(arrays) else kernel.numbers
         if numbers is not None and numbers(arrays) is not None:
             return steps.Arithmetic(kernel)
-        prepared = kernel.prepared(arrays, None)
+        prepared = kernel.prepare_launch(arrays, None)
         if prepared.audit is not None:
             return None
         is_plugins = steps.is_of_plugin(prepared)

@@ -73,7 +73,7 @@ def test_memory_is_shared_not_copied(xp: Any) -> None:
     library.numpy_view(array)[1] = 7.0
     assert float(array[1]) == 7.0
     result = np.zeros(2)
-    wrapped = library.wrapped(result, F64, array)
+    wrapped = library.wrap_memory(result, F64, array)
     assert type(wrapped) is type(array)
     result[0] = 5.0
     assert float(wrapped[0]) == 5.0

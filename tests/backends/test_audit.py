@@ -210,7 +210,7 @@ def test_off_means_that_nothing_is_there():
     kernel = mixad.broadcast(lambda x: x + 17.0)
     kernel(X)
     call, _ = kernel._specialiser.bound((X,), {})
-    prepared = call.found.call.kernel.prepared((X,), None)
+    prepared = call.found.call.kernel.prepare_launch((X,), None)
     assert prepared.audit is None
 
 

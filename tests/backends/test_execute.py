@@ -279,7 +279,7 @@ def test_uniforms_of_every_type(type, backend):
 def test_new_value_of_a_uniform_needs_no_new_plan():
     kernel = Kernel((scaled(F64),), STORED)
     x = numbers(5)
-    plans = {id(kernel.prepared([x, factor])) for factor in (1.0, 2.0)}
+    plans = {id(kernel.prepare_launch([x, factor])) for factor in (1.0, 2.0)}
     assert len(plans) == 1
     np.testing.assert_array_equal(kernel([x, 2.0])[0], 2 * x)
 
@@ -337,7 +337,7 @@ def test_results_larger_than_the_cache_are_the_same():
     """They are written past it; the pool of results is behind this, too."""
     x = np.ones(1 << 21)
     kernel = Kernel((WEIGHTED_SUM,), STORED)
-    assert kernel.prepared([x, x, x], "cpu").launch.spec.streaming
+    assert kernel.prepare_launch([x, x, x], "cpu").launch.spec.streaming
     np.testing.assert_array_equal(kernel([x, x, x], "cpu")[0], np.full(x.shape, 6.0))
 
 
@@ -347,7 +347,7 @@ def test_small_results_of_a_launch_that_streams_are_aligned():
     kernel = Kernel((WEIGHTED_SUM,), STORED)
     for size in range(200, 240):
         x = np.ones(size)
-        assert kernel.prepared([x, x, x], "cpu").launch.spec.streaming
+        assert kernel.prepare_launch([x, x, x], "cpu").launch.spec.streaming
         np.testing.assert_array_equal(kernel([x, x, x], "cpu")[0], 6 * x)
 
 
@@ -356,7 +356,7 @@ def test_small_results_of_a_launch_that_streams_are_aligned():
 
 def test_layouts_that_differ_in_extents_share_an_executable():
     kernel = Kernel((WEIGHTED_SUM,), STORED)
-    a, b = (kernel.prepared([numbers(size)] * 3) for size in (4, 6))
+    a, b = (kernel.prepare_launch([numbers(size)] * 3) for size in (4, 6))
     assert a is not b
     assert a.bound.kernel is b.bound.kernel
 
@@ -374,13 +374,13 @@ def test_a_plan_is_for_one_device():
 def test_equal_layouts_share_a_plan_and_others_do_not():
     kernel = Kernel((WEIGHTED_SUM,), STORED)
     a = numbers((4, 6))
-    plan = kernel.prepared([a, a, a])
-    assert kernel.prepared([a + 1, a, a]) is plan
-    assert kernel.prepared([a.T.copy().T, a, a]) is not plan
-    assert kernel.prepared([a[:1], a, a]) is not plan
-    assert kernel.prepared([a, a, a], "reference") is not plan
+    plan = kernel.prepare_launch([a, a, a])
+    assert kernel.prepare_launch([a + 1, a, a]) is plan
+    assert kernel.prepare_launch([a.T.copy().T, a, a]) is not plan
+    assert kernel.prepare_launch([a[:1], a, a]) is not plan
+    assert kernel.prepare_launch([a, a, a], "reference") is not plan
     strict = array_api_strict.asarray(a)
-    assert kernel.prepared([strict] * 3) is not plan
+    assert kernel.prepare_launch([strict] * 3) is not plan
 
 
 def test_kernel_says_whether_a_call_is_cold(monkeypatch):
@@ -416,7 +416,7 @@ def test_many_layouts_do_not_fill_the_memory(monkeypatch):
     for factor in range(3):  # of several kernels together
         kernel = Kernel((WEIGHTED_SUM,), STORED[: 1 + factor % 2])
         for size in range(1, 60):
-            kernel.prepared([numbers(size)] * 3)
+            kernel.prepare_launch([numbers(size)] * 3)
     assert len(execution._LAUNCHES) == 20
     assert len(execution._COMPILED) <= 2
 
@@ -527,18 +527,18 @@ def offering(monkeypatch):
 def test_a_backend_serves_the_types_of_all_arguments_and_results(offering):
     offering(Own())
     x = numbers(3)
-    assert Kernel((WEIGHTED_SUM,), STORED).prepared([x, x, x]).backend.name == "a"
+    assert Kernel((WEIGHTED_SUM,), STORED).prepare_launch([x, x, x]).backend.name == "a"
     b = Builder("mixed")
     n = b.param("n", F64), b.param("k", I32)
     mixed = b.finish([b.op("add", n[0], b.convert(n[1], F64))])
-    assert Kernel((mixed,), STORED).prepared([x, x.astype("i4")]).backend.name == "cpu"
+    assert Kernel((mixed,), STORED).prepare_launch([x, x.astype("i4")]).backend.name == "cpu"
     b = Builder("uniform")
     n = b.param("n", F64), b.param("k", I32, "uniform")
     uniform = b.finish([b.op("add", n[0], b.convert(n[1], F64))])
-    assert Kernel((uniform,), STORED).prepared([x, 2]).backend.name == "cpu"
+    assert Kernel((uniform,), STORED).prepare_launch([x, 2]).backend.name == "cpu"
     b = Builder("rounding")
     rounding = b.finish([b.convert(b.param("x", F64), F32)])
-    assert Kernel((rounding,), STORED).prepared([x]).backend.name == "cpu"
+    assert Kernel((rounding,), STORED).prepare_launch([x]).backend.name == "cpu"
 
 
 # -- what a plugin's backend does wrong ------------------------------------------------------------
@@ -661,19 +661,19 @@ def test_an_index_outside_is_the_users_where_the_kernel_indexes(offering):
     kernel = Kernel((program,), STORED)
     with pytest.raises(KernelIndexError, match=r"element \(1,\): index 7 is outside 'table'"):
         kernel([np.asarray([0, 7]), numbers(3)])
-    assert kernel.prepared([np.asarray([0, 7]), numbers(3)]).backend.name == "a"
+    assert kernel.prepare_launch([np.asarray([0, 7]), numbers(3)]).backend.name == "a"
 
 
 def test_a_plugin_that_fails_later_is_left_then(offering):
     backend = Own()
     offering(backend)
     kernel, x = Kernel((WEIGHTED_SUM,), STORED), numbers(3)
-    assert kernel.prepared([x, x, x]).backend is backend
+    assert kernel.prepare_launch([x, x, x]).backend is backend
     np.testing.assert_array_equal(kernel([x, x, x])[0], 6 * x)
     backend.launch = partial(raising(OSError("the device is gone")), backend)
     with pytest.warns(RuntimeWarning, match="OSError from a launch[^$]*the device is gone"):
         np.testing.assert_array_equal(kernel([x, x, x])[0], 6 * x)
-    assert kernel.prepared([x, x, x]).backend.name == "cpu"
+    assert kernel.prepare_launch([x, x, x]).backend.name == "cpu"
 
 
 def test_a_fallback_that_writes_no_parts_is_not_asked_to(offering, monkeypatch):
@@ -705,8 +705,8 @@ def test_a_backend_that_cannot_move_a_launch_is_left_and_all_parts_know_of_it(of
     assert len(warned) == 1
     np.testing.assert_array_equal(found[0], [0, *(6 * x), 0])
     np.testing.assert_array_equal(found[1], [0, 0, *(6 * x)])
-    assert kernels[1].unfolded([x, x, x]).spec == kernels[1].prepared([x, x, x]).launch.spec
-    assert kernels[1]._preferred("numpy", "cpu").name == "cpu"
+    assert kernels[1].plan_unfolded([x, x, x]).spec == kernels[1].prepare_launch([x, x, x]).launch.spec
+    assert kernels[1]._choose_backend("numpy", "cpu").name == "cpu"
 
 
 # -- errors, threads -------------------------------------------------------------------------------
@@ -727,7 +727,7 @@ def test_threads_that_compile_the_same_at_once_share_one_executable():
 
     slow = SimpleNamespace(name="slow", compile=compiled)
     threads = [
-        threading.Thread(target=lambda: found.append(execution._compiled(slow, "spec")))
+        threading.Thread(target=lambda: found.append(execution._compile_spec(slow, "spec")))
         for _ in range(4)
     ]
     for thread in threads:

@@ -109,8 +109,8 @@ def test_only_short_exact_programs_on_floats_are_taken() -> None:
 def test_arrays_with_axes_go_through_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel((half(),), (OutputRequest(0, 0),))
     prepared: list[Any] = []
-    own = Kernel.prepared
-    monkeypatch.setattr(Kernel, "prepared", lambda *a: [prepared.append(a), own(*a)][1])
+    own = Kernel.prepare_launch
+    monkeypatch.setattr(Kernel, "prepare_launch", lambda *a: [prepared.append(a), own(*a)][1])
     assert kernel((np.asarray(3.0),))[0] == 1.5
     assert prepared == []
     np.testing.assert_array_equal(kernel((np.asarray([3.0]),))[0], [1.5])
@@ -122,8 +122,8 @@ def test_arrays_with_axes_go_through_a_kernel(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_mean_launches_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[Any] = []
-    own = Kernel.prepared
-    monkeypatch.setattr(Kernel, "prepared", lambda *a: [prepared.append(a), own(*a)][1])
+    own = Kernel.prepare_launch
+    monkeypatch.setattr(Kernel, "prepare_launch", lambda *a: [prepared.append(a), own(*a)][1])
     x = np.arange(8, dtype="f4")
     value, gradient = mixad.value_and_grad(lambda x: (x * x).mean())(x)
     assert len({id(kernel) for kernel, *_ in prepared}) == 1

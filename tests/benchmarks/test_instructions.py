@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.instructions import longest_ways
-from mixad.backends.cuda import compiled, disassembled
+from mixad.backends.cuda import compile_text, disassemble
 from mixad.errors import BackendError
 
 SHOWN = """
@@ -46,7 +46,7 @@ extern "C" __global__ void k(float *x) {{
 }}"""
 
     def way(expression):
-        (found,) = longest_ways(disassembled(compiled(text(expression), "sm_90").cubin)).values()
+        (found,) = longest_ways(disassemble(compile_text(text(expression), "sm_90").cubin)).values()
         return found
 
     try:

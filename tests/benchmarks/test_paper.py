@@ -21,7 +21,7 @@ from benchmarks.paper.run import is_right, measured
 from benchmarks.peers import THREAD_VARIABLES
 from benchmarks.peers.harness import Summary
 from mixad.backends.cpu.backend import CpuBackend
-from mixad.backends.nvrtc import compiled
+from mixad.backends.nvrtc import compile_text
 from mixad.errors import BackendError
 from mixad.transforms import gradients
 
@@ -199,7 +199,7 @@ def test_bytes_that_branches_need_are_counted_by_hand():
 
 def has_nvrtc() -> bool:
     try:
-        compiled("", "sm_90")
+        compile_text("", "sm_90")
     except BackendError:
         return False
     return True

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from benchmarks.offline import H200
-from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, compiled, usage_in
+from mixad.backends.cuda import ATTRIBUTES, CudaBackend, Usage, compile_text, usage_in
 from mixad.backends.hookspecs import Capability
 from mixad.emit.cuda.instructions import native
 from mixad.errors import BackendError
@@ -223,7 +223,7 @@ class CompilingDriver(DryDriver):
 
     def compile(self, text: str, entries: Sequence[str], device: Hashable) -> Mapping[str, Any]:
         super().compile(text, entries, device)
-        return usage_in(compiled(text, self.architecture).cubin)
+        return usage_in(compile_text(text, self.architecture).cubin)
 
     def attribute(self, number: int, device: Hashable) -> int:
         major, minor = self.architecture[3:-1], self.architecture[-1]
@@ -236,7 +236,7 @@ class CompilingDriver(DryDriver):
 
 def _has_nvrtc() -> bool:
     try:
-        compiled("", "sm_80")
+        compile_text("", "sm_80")
     except BackendError as error:
         if "NVRTC is not installed" in str(error):
             return False

@@ -11,8 +11,8 @@ from cuda_emulator import CompilingDriver, DryDriver, needs_nvrtc
 from benchmarks.offline import H200
 from mixad.backends.arrays import layout_of
 from mixad.backends.cuda import CudaBackend, Usage
-from mixad.backends.cuda.choice import BlockShape, chosen, enough, preferred, reached, resident
-from mixad.backends.cuda.device import described
+from mixad.backends.cuda.choice import BlockShape, choose_shape, enough, candidate_shapes, speed_share, resident
+from mixad.backends.cuda.device import read_device
 from mixad.emit.cuda import Dialect
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
@@ -20,7 +20,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.pullback import pullback
 from mixad.scalar.types import F32, F64
 
-DEVICE = described(H200.__getitem__)
+DEVICE = read_device(H200.__getitem__)
 
 # Registers and bytes of shared memory → blocks of a multiprocessor of compute capability 9.0, by
 # NVIDIA's occupancy calculator.
@@ -63,37 +63,37 @@ def using(table):
 
 def test_the_widest_shape_is_taken_where_it_keeps_the_memory_busy():
     usages, asked = using(lambda shape: (40, 0))
-    assert chosen(DEVICE, 4, [4] * 6, usages) == BlockShape(4, 256)
+    assert choose_shape(DEVICE, 4, [4] * 6, usages) == BlockShape(4, 256)
     assert asked == [BlockShape(4, 256)]  # nothing else is compiled
 
 
 def test_a_shape_that_spills_is_not_taken():
     usages, _ = using(lambda shape: (255, 64 if shape.vector > 1 else 0))
-    assert chosen(DEVICE, 4, [4] * 16, usages).vector == 1
+    assert choose_shape(DEVICE, 4, [4] * 16, usages).vector == 1
 
 
 def test_local_memory_that_one_neighbour_has_too_is_no_spill():
     usages, _ = using(lambda shape: (40, 32))
-    assert chosen(DEVICE, 4, [4] * 6, usages) == BlockShape(4, 256)
+    assert choose_shape(DEVICE, 4, [4] * 6, usages) == BlockShape(4, 256)
 
 
 def test_smaller_blocks_are_taken_where_they_fill_a_multiprocessor_better():
     usages, _ = using(lambda shape: (144, 0))  # one block of 256 threads, three of 128
-    assert chosen(DEVICE, 1, [4] * 15, usages) == BlockShape(1, 128)
+    assert choose_shape(DEVICE, 1, [4] * 15, usages) == BlockShape(1, 128)
 
 
 def test_nothing_is_compiled_that_could_not_be_better():
     usages, asked = using(lambda shape: (32, 0))  # all threads are there
-    assert chosen(DEVICE, 8, [1], usages) == BlockShape(8, 256)
+    assert choose_shape(DEVICE, 8, [1], usages) == BlockShape(8, 256)
     assert asked == [BlockShape(8, 256)]
     usages, asked = using(lambda shape: (40, 0))  # three quarters: of half as many neighbours less
-    assert chosen(DEVICE, 8, [1], usages) == BlockShape(8, 256)
+    assert choose_shape(DEVICE, 8, [1], usages) == BlockShape(8, 256)
     assert asked == [BlockShape(8, 256), BlockShape(8, 128)]
 
 
 def test_what_loads_nothing_takes_the_first_shape():
     usages, asked = using(lambda shape: (40, 0))
-    assert chosen(DEVICE, 4, [], usages) == BlockShape(4, 256)
+    assert choose_shape(DEVICE, 4, [], usages) == BlockShape(4, 256)
     assert len(asked) == 1
 
 
@@ -124,7 +124,7 @@ def test_the_choice_is_among_the_fastest_that_were_measured(kernel):
     count, itemsize, registers, fastest = RUN[kernel]
     used = dict(zip(SHAPES, registers, strict=True))
     usages, _ = using(lambda shape: (used[shape], 0))
-    assert chosen(DEVICE, 16 // itemsize, [itemsize] * count, usages) in fastest
+    assert choose_shape(DEVICE, 16 // itemsize, [itemsize] * count, usages) in fastest
 
 
 USED_ON = {"thrifty": Usage(32, 0, 0), "greedy": Usage(144, 0, 0)}
@@ -208,12 +208,12 @@ def test_what_is_chosen_does_not_spill_and_no_alternative_reaches_more(count, ty
     passes = product_pullback(count, type)
     backend, kernel = bound(architecture, passes, count + 1, type)
     dialect = backend.dialect(kernel, "dry", True)
-    device, loaded = backend.described("dry"), [type.itemsize] * (count + 1)
+    device, loaded = backend.describe_device("dry"), [type.itemsize] * (count + 1)
     shares, spilled = {}, {}
-    for shape in preferred(kernel.widest):
+    for shape in candidate_shapes(kernel.widest):
         used = kernel.kernel.usages(Dialect(*shape), "dry")
         spilled[shape] = max(u.local for u in used)
-        shares[shape] = reached(device, shape, resident(device, shape, used), loaded)
+        shares[shape] = speed_share(device, shape, resident(device, shape, used), loaded)
     picked = BlockShape(dialect.vector, dialect.threads)
     assert spilled[picked] == min(spilled.values())
     unspilled = [shape for shape in shares if spilled[shape] == min(spilled.values())]

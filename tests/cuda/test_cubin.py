@@ -7,7 +7,7 @@ import re
 import pytest
 from cuda_emulator import needs_nvrtc
 
-from mixad.backends.cuda import compiled, usage_in
+from mixad.backends.cuda import compile_text, usage_in
 from mixad.errors import BackendError
 
 TEXT = """
@@ -33,7 +33,7 @@ extern "C" __global__ void copies(float *x, const float *y) { x[threadIdx.x] = y
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90", "sm_100"])
 def test_usage_is_what_ptxas_reports(architecture):
-    code = compiled(TEXT, architecture, ["--ptxas-options=-v"])
+    code = compile_text(TEXT, architecture, ["--ptxas-options=-v"])
     found = usage_in(code.cubin)
     reports = re.findall(
         r"entry function '(\w+)'.*?(\d+) bytes stack frame.*?Used (\d+) registers([^\n]*)",
@@ -53,7 +53,7 @@ def test_usage_is_what_ptxas_reports(architecture):
 @needs_nvrtc
 def test_a_text_that_is_not_c_is_refused_with_the_log():
     with pytest.raises(BackendError, match=r"(?s)NVRTC does not compile a kernel:.*error"):
-        compiled("not C++", "sm_80")
+        compile_text("not C++", "sm_80")
 
 
 def test_other_files_are_refused():

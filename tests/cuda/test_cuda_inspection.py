@@ -148,7 +148,7 @@ def test_machine_code_is_compiled_once_for_all_processes(monkeypatch, tmp_path):
     text = 'extern "C" __global__ void k(float *x) { x[0] *= 2.0f; }'
     cubin = nvrtc.machine_code(text, "sm_90")
     assert usage_in(cubin)["k"].registers > 0
-    monkeypatch.setattr(nvrtc, "compiled", None)  # it is not asked again
+    monkeypatch.setattr(nvrtc, "compile_text", None)  # it is not asked again
     assert nvrtc.machine_code(text, "sm_90") == cubin
 
 

@@ -16,7 +16,7 @@ from benchmarks.gpu.bundle import drawn, residual_kernel
 from benchmarks.kernels.bundle import residual_of_arrays
 from mixad.backends import registry
 from mixad.backends.arrays import layout_of
-from mixad.backends.cuda import CudaBackend, compiled, usage_in
+from mixad.backends.cuda import CudaBackend, compile_text, usage_in
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.build import Builder
@@ -201,7 +201,7 @@ def text_of(type, count):
 @pytest.mark.rows("type", [F64, F32, F16, U8, BOOL], ids=str)
 @pytest.mark.rows("count", [2, 16, 17, 128])
 def test_shared_memory_is_bounded_and_stores_are_to_global_memory(count, type):
-    code = compiled(text_of(type, count), "sm_90", ["--ptxas-options=-v"])
+    code = compile_text(text_of(type, count), "sm_90", ["--ptxas-options=-v"])
     (usage,) = usage_in(code.cubin).values()
     assert usage.local == 0
     assert 0 < usage.shared <= 36 << 10  # of 48 KiB; sums take up to 12

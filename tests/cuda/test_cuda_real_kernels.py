@@ -13,7 +13,7 @@ import pytest
 from cuda_emulator import DryDriver, needs_nvrtc
 
 from mixad.backends import registry
-from mixad.backends.cuda import compiled
+from mixad.backends.cuda import compile_text
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "real_kernels"))
 from real_subjects import SUBJECTS, Subject
@@ -63,5 +63,5 @@ def texts_of(name: str) -> list[str]:
 def test_they_compile_without_spills(name: str, architecture: str) -> None:
     assert texts_of(name)
     for text in texts_of(name):
-        log = compiled(text, architecture, ["--ptxas-options=-v"]).log
+        log = compile_text(text, architecture, ["--ptxas-options=-v"]).log
         assert not re.findall(r"[1-9]\d* bytes spill", log), log

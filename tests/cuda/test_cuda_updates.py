@@ -11,7 +11,7 @@ from cuda_emulator import CompilingDriver, emulated, needs_nvrtc
 
 import mixad
 from mixad.backends.arrays import layout_of
-from mixad.backends.cuda import CudaBackend, compiled, usage_in
+from mixad.backends.cuda import CudaBackend, compile_text, usage_in
 from mixad.backends.cuda.choice import BlockShape
 from mixad.constructs import histogram_rules
 from mixad.emit.cuda import MAX_ELEMENTS, emit_axis_sum, emit_segments
@@ -346,6 +346,6 @@ def test_kernels_that_leave_pairs_and_combine_them_spill_nothing(
     (used,) = bound.kernel.usages(bound.dialect(BlockShape(1, 256), is_aligned=True), "device")
     assert (used.shared, used.local) == (0, 0)
     for emit in (emit_segments, emit_axis_sum):
-        (used,) = usage_in(compiled(emit(update, type, "entry"), architecture).cubin).values()
+        (used,) = usage_in(compile_text(emit(update, type, "entry"), architecture).cubin).values()
         assert used.shared <= 8 * 256
         assert used.local == 0

@@ -19,7 +19,7 @@ from benchmarks.gpu.bundle import residual_kernel
 from benchmarks.gpu.volatility import implied
 from mixad.backends import registry
 from mixad.backends.arrays import layout_of
-from mixad.backends.cuda import CudaBackend, compiled, usage_in
+from mixad.backends.cuda import CudaBackend, compile_text, usage_in
 from mixad.kernel.plan import plan
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Block, Const, Equation, Param, Program, Var
@@ -195,7 +195,7 @@ def test_kernels_compile_without_spills_and_in_their_own_precision(
     texts = emit()
     assert texts
     for text in texts:
-        code = compiled(text, architecture, ["--ptxas-options=-v"])
+        code = compile_text(text, architecture, ["--ptxas-options=-v"])
         ptx, log = code.ptx, code.log
         spilled = [int(n) for n in re.findall(r"(\d+) bytes spill stores", log)]
         assert max(spilled) <= SPILLED.get((family, *member), 0), log

@@ -16,7 +16,7 @@ from mixad.backends.cpu.host import LLVM_LOCK, detect
 from mixad.backends.cpu.symbols import KERNEL_SYMBOLS, read_symbols
 from mixad.emit.llvm.kernel import emit_kernel
 from mixad.emit.llvm.text import Dialect
-from mixad.kernel.lower import lowered
+from mixad.kernel.lower import lower_spec
 from mixad.scalar.build import Builder
 from mixad.scalar.types import BF16, F16, F32, F64, U16
 
@@ -222,6 +222,6 @@ def test_no_machine_needs_a_function_for_them(type, triple, cpu, features, has_h
         machine = target.create_target_machine(cpu=cpu, features=features, opt=2)
         for program in (decoding(type), encoding(type), encoding(type, F64)):
             spec = planned(program, [np.ones(64, program.params[0].var.type.dtype)]).spec
-            text = emit_kernel(lowered(spec), Dialect(128, frozenset(), has_half))
+            text = emit_kernel(lower_spec(spec), Dialect(128, frozenset(), has_half))
             undefined = read_symbols(machine.emit_object(llvm.parse_assembly(text))).undefined
             assert undefined <= {"memcpy"}

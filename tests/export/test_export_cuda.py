@@ -15,7 +15,7 @@ from cuda_emulator import built, needs_nvrtc
 from exported_kernels import looked_up, model, three
 
 import mixad
-from mixad.backends.cuda import compiled, usage_in
+from mixad.backends.cuda import compile_text, usage_in
 
 HERE = Path(__file__).parent
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared")
@@ -177,4 +177,4 @@ def test_nvrtc_compiles_the_kernels_under_their_names(tmp_path):
     text = (tmp_path / "out" / "model.cu").read_text("utf-8")
     assert f"__launch_bounds__({record['threads']})" in text
     assert "struct Arguments" in text
-    assert set(record["kernels"]) <= set(usage_in(compiled(text, "sm_90").cubin))
+    assert set(record["kernels"]) <= set(usage_in(compile_text(text, "sm_90").cubin))

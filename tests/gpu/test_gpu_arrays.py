@@ -14,7 +14,7 @@ import pytest
 import mixad
 from benchmarks.gpu.bundle import drawn, residual_kernel
 from mixad.backends import registry
-from mixad.backends.cuda.choice import preferred
+from mixad.backends.cuda.choice import candidate_shapes
 from mixad.backends.execute import kernel_for
 from mixad.emit.cuda import Dialect
 from mixad.kernel.spec import OutputRequest, Part
@@ -218,11 +218,11 @@ def test_the_shape_that_is_chosen_is_near_the_best(library, count):
         total = b.op("mul", total, b.op("tanh", x))
     kernel = kernel_for((b.finish([total]),), (OutputRequest(0, 0),))
     arrays = [library.put(np.full((4096, 4096), 0.5, np.float32)) for _ in range(count)]
-    prepared = kernel.prepared(arrays)
+    prepared = kernel.prepare_launch(arrays)
     backend, bound = prepared.backend, prepared.bound
     device = backend.driver.device(arrays[0])
     picked, seconds = backend.dialect(bound, device, True), {}
-    for shape in preferred(bound.widest):
+    for shape in candidate_shapes(bound.widest):
         dialect = Dialect(*shape)
         bound.launches.setdefault(device, {})[True] = backend.launches(bound, dialect, device)
         seconds[shape] = _seconds(lambda: kernel(arrays), library)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixad.kernel.boxes import Box, common_box, without
+from mixad.kernel.boxes import Box, common_box, subtract_box
 
 SIZE = 6
 
@@ -34,7 +34,7 @@ def test_the_common_box_is_where_all_masks_are_set(given_boxes):
 @given(boxes(2))
 def test_what_is_left_of_a_box_is_covered_once(given_boxes):
     box, other = given_boxes
-    covered = sum([mask(left) for left in without(box, other)], start=0 * mask(box))
+    covered = sum([mask(left) for left in subtract_box(box, other)], start=0 * mask(box))
     np.testing.assert_array_equal(covered, mask(box) * (1 - mask(other)))
 
 

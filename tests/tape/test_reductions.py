@@ -198,7 +198,7 @@ def test_any_number_of_threads_gives_the_same_bits(
         workers.shutdown()
         monkeypatch.setenv("MIXAD_NUM_THREADS", str(threads))
         found += [bits_of(gradients(*arrays)) for _ in range(3)]
-        assert workers.shared().threads == threads
+        assert workers.shared_workers().threads == threads
     assert all(bits == found[0] for bits in found)
 
 

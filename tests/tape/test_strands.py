@@ -523,13 +523,13 @@ def test_arithmetic_of_numbers_has_the_same_bits_by_a_kernel(
 ) -> None:
     monkeypatch.setattr(plan_steps, "_OFTEN", 2)
     kernels: list[Any] = []
-    prepared = Kernel.prepared
+    prepared = Kernel.prepare_launch
 
     def counted(self: Kernel, *args: Any) -> Any:
         kernels.append(self)
         return prepared(self, *args)
 
-    monkeypatch.setattr(Kernel, "prepared", counted)
+    monkeypatch.setattr(Kernel, "prepare_launch", counted)
     f = lambda x, y: (x * x).sum() - 0.5 * (y / 3.0).sum()  # noqa: E731
     found = [outcome(mixad.value_and_grad, f, X, Y) for _ in range(6)]
     assert found == [found[0]] * 6

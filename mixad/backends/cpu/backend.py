@@ -107,9 +107,9 @@ class CpuBackend:
         """Return the LLVM IR of a kernel."""
         # Not imported for kernels that are on the disk.
         from mixad.emit.llvm.kernel import emit_kernel
-        from mixad.kernel.lower import lowered
+        from mixad.kernel.lower import lower_spec
 
-        return emit_kernel(lowered(spec), self.dialect)
+        return emit_kernel(lower_spec(spec), self.dialect)
 
     def assembly(self, spec: KernelSpec) -> str:
         """Return the assembler text of a kernel, for people."""
@@ -130,7 +130,7 @@ class CpuBackend:
 
     def bind(self, executable: CpuKernel, launch: Launch) -> PreparedKernel:
         """Return a kernel with the argument block of a launch."""
-        return _bound(executable, launch, bind(launch, accumulator))
+        return _prepare_kernel(executable, launch, bind(launch, accumulator))
 
     def launch(self, bound: PreparedKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Run a kernel over new results."""
@@ -138,7 +138,7 @@ class CpuBackend:
 
     def moved(self, bound: PreparedKernel, launch: Launch) -> PreparedKernel:
         """Return the kernel with the argument block of a launch that writes other slices."""
-        return _bound(bound.kernel, launch, bound.block.moved(launch))
+        return _prepare_kernel(bound.kernel, launch, bound.block.move_slices(launch))
 
     def repeated(
         self,
@@ -211,7 +211,7 @@ class CpuBackend:
         return prepare_boxes(kernel, launches, shape, reads, writes, fixed)
 
 
-def _bound(kernel: CpuKernel, launch: Launch, block: ArgumentBlock) -> PreparedKernel:
+def _prepare_kernel(kernel: CpuKernel, launch: Launch, block: ArgumentBlock) -> PreparedKernel:
     return PreparedKernel(kernel, launch, block, prepare_launch(kernel, launch, block))
 
 

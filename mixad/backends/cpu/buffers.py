@@ -124,7 +124,7 @@ class BufferPool:
         size = math.prod(shape) * dtype.itemsize
         if size < self._smallest and not aligned:
             return np.empty(shape, dtype)
-        return np.asarray(_Owner(self, self._take(_rounded(size)), shape, dtype))
+        return np.asarray(_Owner(self, self._take(_round_size(size)), shape, dtype))
 
     def give_back(self, block: _Block) -> None:
         """Take back a block that no array uses any more; free it if the pool is full."""
@@ -183,7 +183,7 @@ class BufferPool:
                 del self._free[size]
 
 
-def _rounded(size: int) -> int:
+def _round_size(size: int) -> int:
     """Round a size up to three significant bits below its highest, and to whole pages.
 
     Results of slightly different sizes so use the same blocks, and at most an eighth is unused.

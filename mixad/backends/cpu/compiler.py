@@ -146,7 +146,7 @@ def compile_object(
     The code may call libmvec's functions and the allowed ones. Another call, or IR that is not
     valid, is a BackendError.
     """
-    with _optimised([ir_text], host or detect(), level) as (module, machine):
+    with _optimise([ir_text], host or detect(), level) as (module, machine):
         object_code: bytes = machine.emit_object(module)
     _free_discarded()
     check_symbols(read_symbols(object_code), allowed)
@@ -159,7 +159,7 @@ def relocatable_object(ir_texts: Sequence[str], host: Host) -> bytes:
     As `compile_object` otherwise.
     """
     machine = partial(_linkers_machine, host, DEFAULT_LEVEL)
-    with _optimised(ir_texts, host, DEFAULT_LEVEL, machine) as (module, own):
+    with _optimise(ir_texts, host, DEFAULT_LEVEL, machine) as (module, own):
         object_code: bytes = own.emit_object(module)
     _free_discarded()
     check_symbols(read_symbols(object_code), KERNEL_SYMBOLS)
@@ -168,7 +168,7 @@ def relocatable_object(ir_texts: Sequence[str], host: Host) -> bytes:
 
 def assembly(ir_text: str, host: Host | None = None, level: int = DEFAULT_LEVEL) -> str:
     """Return the assembler text that LLVM IR compiles to."""
-    with _optimised([ir_text], host or detect(), level) as (module, machine):
+    with _optimise([ir_text], host or detect(), level) as (module, machine):
         text: str = machine.emit_assembly(module)
     return text
 
@@ -193,7 +193,7 @@ def load_object(object_code: bytes, allowed: frozenset[str] = KERNEL_SYMBOLS) ->
 
 
 @contextlib.contextmanager
-def _optimised(
+def _optimise(
     ir_texts: Sequence[str], host: Host, level: int, make: Callable[[], Any] | None = None
 ) -> Iterator[tuple[Any, Any]]:
     """Yield a verified, optimised module and the machine to emit it with, both freed after.

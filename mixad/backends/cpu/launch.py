@@ -85,7 +85,7 @@ def prepare_launch(kernel: CpuKernel, launch: Launch, block: ArgumentBlock) -> R
             ]
         if others or not has_numpy_types:
             like = others[0] if others else arguments[arrays[0][0]]
-            return tuple(map(library_met(like).wrapped, results, kernel.types, repeat(like)))
+            return tuple(map(library_met(like).wrap_memory, results, kernel.types, repeat(like)))
         return tuple(results)
 
     return run

@@ -13,7 +13,7 @@ from mixad.backends.cpu import buffers
 from mixad.backends.cpu.steps import narrow_block, sum_block
 from mixad.backends.protocols import LaunchBlock, Written
 from mixad.kernel.binding import ArgumentBlock, Result
-from mixad.kernel.boxes import Box, without
+from mixad.kernel.boxes import Box, subtract_box
 from mixad.kernel.tiling import padded_columns
 from mixad.scalar.narrow import to_memory
 from mixad.scalar.types import F32, F64, ScalarType
@@ -88,7 +88,7 @@ def _allocate(result: Result, aligned: bool) -> _Array:
     flat = buffers.empty((lead + math.prod(result.memory),), dtype, aligned=aligned)
     whole = flat[lead:].reshape(result.memory)
     written = Box(part.starts, part.extents)
-    for box in without(Box((0,) * len(part.whole), part.whole), written):
+    for box in subtract_box(Box((0,) * len(part.whole), part.whole), written):
         whole[box.slices] = 0
     return whole
 
@@ -104,7 +104,7 @@ def _finish(result: Result, memory: _Array, axes: tuple[int, ...] | None) -> _Ar
             if memory.shape[axis] > 1:
                 memory = _tree_sum(memory, axis, combine)
         memory = _summed_columns(result, memory)
-        sums = np.ascontiguousarray(_rounded(memory, result.type)).reshape(result.shape)
+        sums = np.ascontiguousarray(_round_sums(memory, result.type)).reshape(result.shape)
         # An array that is handed out does not keep the copies of all slabs.
         memory = sums.copy() if result.is_accumulated and result.memory[0] > 1 else sums
     if axes is not None and not result.is_accumulated:
@@ -124,7 +124,7 @@ def _summed_columns(result: Result, memory: _Array) -> _Array:
     return memory
 
 
-def _rounded(sums: _Array, type: ScalarType) -> _Array:
+def _round_sums(sums: _Array, type: ScalarType) -> _Array:
     """Return sums in the type of the output."""
     if type.is_narrow:
         return to_memory(sums, type)

@@ -30,7 +30,7 @@ from mixad.backends.cpu.compiler import Module, cached_module
 from mixad.backends.cpu.host import usable_cpus
 from mixad.fork_locks import lock_of
 
-__all__ = ["Workers", "run", "shared", "shutdown"]
+__all__ = ["Workers", "run", "shared_workers", "shutdown"]
 
 SPIN_SECONDS = 50e-6
 """How long a thread looks for work before it sleeps: about twice the cost of waking it."""
@@ -312,7 +312,7 @@ _lock = lock_of(sys.modules[__name__], "_lock", threading.RLock)
 _shared: Workers | None = None
 
 
-def shared() -> Workers:
+def shared_workers() -> Workers:
     """Return the workers of this process, started at the first call."""
     global _shared
     if _shared is None:
@@ -324,7 +324,7 @@ def shared() -> Workers:
 
 def run(kernel: int, arguments: int, tiles: int, stop_flag: int | None = None) -> None:
     """Run all tiles of a kernel on the workers of this process: see `Workers.run`."""
-    (_shared or shared()).run(kernel, arguments, tiles, stop_flag)
+    (_shared or shared_workers()).run(kernel, arguments, tiles, stop_flag)
 
 
 def shutdown() -> None:

@@ -10,9 +10,9 @@ from mixad.backends.cuda.cubin import usage_in
 from mixad.backends.cuda.device import ATTRIBUTES, Device, Usage
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.backends.cuda.kernel import CudaKernel
-from mixad.backends.disassembler import disassembled
-from mixad.backends.nvrtc import OPTIONS, Code, compiled, machine_code
+from mixad.backends.disassembler import disassemble
+from mixad.backends.nvrtc import OPTIONS, Code, compile_text, machine_code
 
 __all__ = ["ATTRIBUTES", "OPTIONS", "Code", "CudaBackend", "CudaBound", "CudaKernel", "Device",
-           "Driver", "Function", "Usage", "compiled", "disassembled",
+           "Driver", "Function", "Usage", "compile_text", "disassemble",
            "machine_code", "usage_in"]  # fmt: skip

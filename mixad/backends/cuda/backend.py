@@ -18,11 +18,11 @@ from mixad.backends.cuda.bound import (
     PAIR_WORDS,
     CudaBound,
     DeviceRun,
-    bound_to,
-    changed_by,
+    bind_launch,
+    changed_outputs,
     threads_of,
 )
-from mixad.backends.cuda.device import Device, described
+from mixad.backends.cuda.device import Device, read_device
 from mixad.backends.cuda.driver import Driver, Function, PreparedLaunch
 from mixad.backends.cuda.kernel import CudaKernel
 from mixad.backends.protocols import DeviceFunction
@@ -63,7 +63,7 @@ class CudaBackend:
 
     def bind(self, executable: CudaKernel, launch: Launch) -> CudaBound:
         """Return a kernel with the argument block of a launch."""
-        return bound_to(executable, launch)
+        return bind_launch(executable, launch)
 
     def moved(self, bound: CudaBound, launch: Launch) -> CudaBound:
         """Return the kernel with the argument block of a launch that writes parts elsewhere."""
@@ -102,7 +102,7 @@ class CudaBackend:
                 words[at] = address(memory) + before
                 results.append(memory)
             if is_empty:
-                return self._finished(block, results, library, device)
+                return self._finish_outputs(block, results, library, device)
             misaligned = rows_misaligned
             for at, mask in packed:
                 misaligned |= words[at] & mask
@@ -115,7 +115,7 @@ class CudaBackend:
                 launch_all(bound, prepared, words, library, device)
             if is_finished:
                 return tuple(results)
-            return self._finished(block, results, library, device)
+            return self._finish_outputs(block, results, library, device)
 
         return run
 
@@ -130,7 +130,7 @@ class CudaBackend:
             make = self.driver.empty if is_whole else self.driver.zeros
             memory = partial(make, o.memory, library.dtype_of(o.held), device)
             if o.update in ("min", "max") and not is_whole:
-                memory = partial(_filled, library.xp, memory, neutral(o.update, o.held))
+                memory = partial(_fill, library.xp, memory, neutral(o.update, o.held))
             outputs.append((memory, o.position, o.first * o.type.itemsize))
         return outputs
 
@@ -161,7 +161,7 @@ class CudaBackend:
     def device_functions(self, bound: CudaBound, array: Array) -> tuple[DeviceFunction, ...]:
         """Return what each pass uses on a device where packs are aligned."""
         device = self.driver.device(array)
-        dialect, described = self.dialect(bound, device, is_aligned=True), self.described(device)
+        dialect, described = self.dialect(bound, device, is_aligned=True), self.describe_device(device)
         return tuple(
             DeviceFunction(
                 **asdict(used),
@@ -174,28 +174,28 @@ class CudaBackend:
 
     def tiling(self, array: Array) -> Tiling:
         """Return how sums over rows are cut: so that several blocks are on each multiprocessor."""
-        processors = self.described(self.driver.device(array)).processors
+        processors = self.describe_device(self.driver.device(array)).processors
         blocks = BLOCKS_EACH * processors
         return Tiling(blocks, LEAST_RUN, LEAST, slabs=blocks)
 
     def architecture(self, array: Array) -> str:
         """Return what compilers call the device of an array."""
-        return self.described(self.driver.device(array)).architecture
+        return self.describe_device(self.driver.device(array)).architecture
 
     def bandwidth(self, array: Array) -> float:
         """Return how many bytes a second the device of an array moves at most."""
-        return self.described(self.driver.device(array)).bandwidth
+        return self.describe_device(self.driver.device(array)).bandwidth
 
     def dialect(self, bound: CudaBound, device: Hashable, is_aligned: bool) -> Dialect:
         """Return the dialect of the text that is launched on a device."""
-        described = self.described(device)
+        described = self.describe_device(device)
         shape = bound.kernel.shape(bound.widest, bound.wide, bound.elements, device, described)
         return bound.dialect(shape, is_aligned)
 
-    def described(self, device: Hashable) -> Device:
+    def describe_device(self, device: Hashable) -> Device:
         """Return what a device has, asked for once."""
         if device not in self._devices:
-            self._devices[device] = described(partial(self.driver.attribute, device=device))
+            self._devices[device] = read_device(partial(self.driver.attribute, device=device))
         return self._devices[device]
 
     def _check_may_load(self, device: Hashable) -> None:
@@ -237,7 +237,7 @@ class CudaBackend:
     ) -> None:
         """Launch every pass."""
         for number, launch in enumerate(launches):
-            if not bound.elements and (changed := changed_by(bound.launch, number)):
+            if not bound.elements and (changed := changed_outputs(bound.launch, number)):
                 self._launch_pairs(bound, changed, launch, words, library, device)
             else:
                 launch(words)
@@ -281,21 +281,21 @@ class CudaBackend:
             self.driver.prepare_launch(kernel, min(blocks, _MAX_BLOCKS), (threads, 1), device)(own)
             first += size
 
-    def _finished(
+    def _finish_outputs(
         self, block: ArgumentBlock, results: Sequence[Array], library: Library, device: Hashable
     ) -> tuple[Array, ...]:
         """Return the outputs from what the kernel left."""
         xp, outputs = library.xp, []
         for output, memory in zip(block.outputs, results, strict=True):
             if output.summed is not None:
-                memory = self._summed(output, memory, library, device)
+                memory = self._sum_tiles(output, memory, library, device)
             if block.axes is not None and not output.is_accumulated:
                 inside = range(len(block.axes), len(output.memory))  # of results side by side
                 memory = xp.permute_dims(memory, (*block.axes, *inside))
             outputs.append(xp.reshape(memory, output.final))
         return tuple(outputs)
 
-    def _summed(self, output: Result, memory: Array, library: Library, device: Hashable) -> Array:
+    def _sum_tiles(self, output: Result, memory: Array, library: Library, device: Hashable) -> Array:
         """Return the sum of what the tiles left, in the type of the output."""
         shape = list(output.memory)
         for axis in output.summed or ():
@@ -342,5 +342,5 @@ class CudaBackend:
         return self._kernels[entry, device]
 
 
-def _filled(xp: Any, make: Callable[[], Array], value: bool | int | float) -> Array:
+def _fill(xp: Any, make: Callable[[], Array], value: bool | int | float) -> Array:
     return xp.full_like(make(), value)

@@ -16,7 +16,7 @@ from mixad.kernel.binding import ArgumentBlock, bind
 from mixad.kernel.spec import Launch, Operand
 from mixad.kernel.tiling import BLOCK, slab_tiles, tile_count
 
-__all__ = ["PAIR_WORDS", "CudaBound", "DeviceRun", "are_rows_aligned", "bound_to", "changed_by",
+__all__ = ["PAIR_WORDS", "CudaBound", "DeviceRun", "are_rows_aligned", "bind_launch", "changed_outputs",
            "threads_of", "widest_of"]  # fmt: skip
 
 _WIDEST = 16
@@ -58,7 +58,7 @@ class CudaBound:
 
     def moved(self, launch: Launch) -> CudaBound:
         """Return the kernel bound to a launch that writes the same parts elsewhere."""
-        block = self.block.moved(launch)
+        block = self.block.move_slices(launch)
         rows_aligned = are_rows_aligned(launch, block, self.widest)
         return replace(self, launch=launch, block=block, rows_aligned=rows_aligned, runs={})
 
@@ -76,7 +76,7 @@ class CudaBound:
         return replace(whole, vector=1)
 
 
-def bound_to(kernel: CudaKernel, launch: Launch) -> CudaBound:
+def bind_launch(kernel: CudaKernel, launch: Launch) -> CudaBound:
     """Return a kernel with the argument block of a launch."""
     elements = _elements(launch)
     if not elements:
@@ -115,11 +115,11 @@ def _elements(launch: Launch) -> int:
     if not launch.spec.accumulates:
         return MAX_ELEMENTS
     passes = range(len(launch.spec.passes))
-    most = max(sum(math.prod(launch.results[k]) for k in changed_by(launch, n)) for n in passes)
+    most = max(sum(math.prod(launch.results[k]) for k in changed_outputs(launch, n)) for n in passes)
     return 0 if most > MAX_ELEMENTS else 1 << max(0, most - 1).bit_length()
 
 
-def changed_by(launch: Launch, number: int) -> list[int]:
+def changed_outputs(launch: Launch, number: int) -> list[int]:
     """Return the outputs that a pass changes at indices."""
     outputs = launch.spec.outputs
     return [k for k, o in enumerate(outputs) if o.is_changed and o.source[0] == number]

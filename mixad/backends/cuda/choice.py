@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mixad.backends.cuda.device import Device, Usage
 
-__all__ = ["BlockShape", "chosen", "enough", "preferred", "reached", "resident"]
+__all__ = ["BlockShape", "choose_shape", "enough", "candidate_shapes", "speed_share", "resident"]
 
 _THREADS = (256, 128)
 """Threads of a block, what is preferred first: of larger blocks, fewer sums are left."""
@@ -40,7 +40,7 @@ class BlockShape(NamedTuple):
     threads: int  # of a block
 
 
-def preferred(widest: int) -> Iterator[BlockShape]:
+def candidate_shapes(widest: int) -> Iterator[BlockShape]:
     """Yield the shapes that are tried, from the widest that extents and types allow."""
     vector = widest
     while vector:
@@ -54,7 +54,7 @@ def enough(device: Device) -> float:
     return device.bandwidth * _LATENCY / device.processors
 
 
-def reached(device: Device, shape: BlockShape, threads: int, loaded: Sequence[int]) -> float:
+def speed_share(device: Device, shape: BlockShape, threads: int, loaded: Sequence[int]) -> float:
     """Return which share of the memory's speed a shape reaches with so many resident threads."""
     flying = threads * shape.vector * sum(loaded) / enough(device) if loaded else 1.0
     hidden = threads / device.threads / _ENOUGH_THREADS
@@ -62,7 +62,7 @@ def reached(device: Device, shape: BlockShape, threads: int, loaded: Sequence[in
     return min(flying, hidden, 1.0) * (_NARROW if is_narrow else 1.0)
 
 
-def chosen(
+def choose_shape(
     device: Device,
     widest: int,
     loaded: Sequence[int],
@@ -74,13 +74,13 @@ def chosen(
     functions for a shape and returns what they use, one for each pass.
     """
     best, most = BlockShape(1, _THREADS[0]), 0.0
-    for shape in preferred(widest):
-        if reached(device, shape, device.threads, loaded) <= most:
+    for shape in candidate_shapes(widest):
+        if speed_share(device, shape, device.threads, loaded) <= most:
             continue  # not even if all threads were there
         used = usages(shape)
         if _spills(used, usages):
             continue
-        share = reached(device, shape, resident(device, shape, used), loaded)
+        share = speed_share(device, shape, resident(device, shape, used), loaded)
         if share == 1:
             return shape
         if share > most:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-__all__ = ["ATTRIBUTES", "Device", "Usage", "described"]
+__all__ = ["ATTRIBUTES", "Device", "Usage", "read_device"]
 
 ATTRIBUTES: Mapping[str, int] = MappingProxyType({
     "processors": 16, "clock": 36, "bus": 37, "threads": 39, "major": 75, "minor": 76,
@@ -69,7 +69,7 @@ class Device:
         return self.resident(usage, threads) / self.threads
 
 
-def described(attribute: Callable[[int], int]) -> Device:
+def read_device(attribute: Callable[[int], int]) -> Device:
     """Return a device by what a function tells of each of its `ATTRIBUTES`."""
     found = {name: attribute(number) for name, number in ATTRIBUTES.items()}
     transfers = 2  # in each period of the clock, one at either edge

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Hashable
 from functools import partial
 
-from mixad.backends.cuda.choice import BlockShape, chosen
+from mixad.backends.cuda.choice import BlockShape, choose_shape
 from mixad.backends.cuda.device import Device, Usage
 from mixad.backends.cuda.driver import Driver, Function
 from mixad.emit.cuda import Dialect, emit_kernel, entries, for_threads
@@ -53,7 +53,7 @@ class CudaKernel:
         if key not in self._chosen:
             with self._lock:
                 used = partial(self._usages_of, wide, elements, device)
-                self._chosen[key] = chosen(described, widest, self._loaded_bytes, used)
+                self._chosen[key] = choose_shape(described, widest, self._loaded_bytes, used)
         return self._chosen[key]
 
     def _usages_of(

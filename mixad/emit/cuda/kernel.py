@@ -35,7 +35,7 @@ from mixad.emit.cuda.updates import (
     leave_copy,
 )
 from mixad.kernel.arguments import ArgumentLayout
-from mixad.kernel.lower import lowered
+from mixad.kernel.lower import lower_spec
 from mixad.kernel.spec import Indexed, KernelSpec, Operand, Output
 from mixad.kernel.tiling import BLOCK, combine_of
 from mixad.kernel.tiling import accumulator as sum_in_arrays
@@ -70,7 +70,7 @@ def entries(spec: KernelSpec) -> tuple[str, ...]:
 
 def for_threads(spec: KernelSpec) -> KernelSpec:
     """Return a spec as `emit_kernel` takes it: compilers for CUDA order statements themselves."""
-    return lowered(spec, ordered=False, native=native)
+    return lower_spec(spec, ordered=False, native=native)
 
 
 def emit_kernel(spec: KernelSpec, dialect: Dialect) -> str:

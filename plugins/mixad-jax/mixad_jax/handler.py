@@ -158,7 +158,7 @@ class _Table:
     def add(self, key: tuple[int, int], record: Record) -> None:
         """Keep a record under a hash, and tell the function which threads there are now."""
         with self._lock:
-            self._set_workers(*workers.shared().entry)
+            self._set_workers(*workers.shared_workers().entry)
             if key in self._records:
                 return
             self._records[key] = self._written(record)

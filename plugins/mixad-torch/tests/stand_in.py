@@ -22,7 +22,7 @@ from mixad.backends.cuda import Code, Usage, usage_in
 REGISTERS, LOCAL, SHARED = 4, 3, 1
 """What of a function is asked for, as ``CUfunction_attribute`` has it."""
 
-_COMPILED = nvrtc.compiled
+_COMPILED = nvrtc.compile_text
 
 
 class StandIn:

@@ -49,7 +49,7 @@ def cuda(monkeypatch, tmp_path):
     compiler()
     monkeypatch.setenv("MIXAD_CACHE_DIR", str(tmp_path))
     stand_in = StandIn()
-    monkeypatch.setattr(nvrtc, "compiled", stand_in.compile)
+    monkeypatch.setattr(nvrtc, "compile_text", stand_in.compile)
     device_of = driver_of_cuda.cuDeviceGet
     monkeypatch.setattr(driver_of_cuda, "cuDeviceGet", lambda index: device_of(index or 0))
     allocators = torch._C._dynamo.guards

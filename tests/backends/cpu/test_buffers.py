@@ -255,10 +255,10 @@ sys.kept_to_the_end.append(sys.kept_to_the_end)
 
 def test_rounded_sizes_waste_at_most_an_eighth():
     for size in (131_072, 131_073, 200_001, 5_000_000, 16_777_216, 16_777_217, 123_456_789):
-        rounded = buffers._rounded(size)
+        rounded = buffers._round_size(size)
         assert size <= rounded <= size * 9 / 8 + 4096
         assert rounded % 4096 == 0
-    assert buffers._rounded(16 * MEGABYTE) == 16 * MEGABYTE
+    assert buffers._round_size(16 * MEGABYTE) == 16 * MEGABYTE
 
 
 def test_who_cannot_have_the_lock_gets_new_memory(pool):

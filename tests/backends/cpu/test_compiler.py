@@ -207,7 +207,7 @@ def objects_for(triple):
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     text = CpuBackend(host).emit(launch.spec)
-    with compiler._optimised(text, host, compiler.DEFAULT_LEVEL) as (module, machine):
+    with compiler._optimise(text, host, compiler.DEFAULT_LEVEL) as (module, machine):
         return machine.emit_object(module)
 
 

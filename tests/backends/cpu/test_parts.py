@@ -77,7 +77,7 @@ def test_parts_of_large_arrays(shape, part):
     kernel = Kernel((sum_and_product(F32),), (OutputRequest(0, 0, part=part),))
     (whole,) = kernel((x, y))
     np.testing.assert_array_equal(whole, placed(x + y, part))
-    streams = kernel.prepared((x, y)).launch.spec.streaming
+    streams = kernel.prepare_launch((x, y)).launch.spec.streaming
     assert streams == (len(shape) == 1 or part.whole[-1] % 16 == 0)
 
 

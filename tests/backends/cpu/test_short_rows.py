@@ -248,8 +248,8 @@ def test_only_backends_that_fold_are_given_folds() -> None:
     assert plan((program,), requests, layouts, (5000, 3), ENDLESS_CACHE).fold is None
     arrays = [np.ones((5000, 3)), np.ones(3), np.ones(())]
     kernel = Kernel((program,), tuple(requests))
-    assert kernel.prepared(arrays).launch.fold is not None
-    assert kernel.prepared(arrays, "reference").launch.fold is None
+    assert kernel.prepare_launch(arrays).launch.fold is not None
+    assert kernel.prepare_launch(arrays, "reference").launch.fold is None
 
 
 # -- what else kernels do --------------------------------------------------------------------------

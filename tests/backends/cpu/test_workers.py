@@ -308,8 +308,8 @@ def test_number_of_threads_is_the_users(monkeypatch, count):
     counts = np.zeros(100, "i8")
     workers.run(count.address, counts.ctypes.data, 100)
     assert (counts == 1).all()
-    assert workers.shared().threads == 4
-    assert workers.shared().alive == 3
+    assert workers.shared_workers().threads == 4
+    assert workers.shared_workers().alive == 3
     workers.shutdown()
 
 
@@ -348,13 +348,13 @@ def test_nothing_grows_over_many_calls(team, count):
 @allow_fork
 def test_forked_child_starts_workers_of_its_own(count):
     flag = ctypes.c_int32(0)
-    team = workers.shared()
+    team = workers.shared_workers()
     counted(team, count, 100, ctypes.addressof(flag))
     child = os.fork()
     if child == 0:
-        assert workers.shared() is not team
-        fine = (counted(workers.shared(), count, 1000) == 1).all()
-        fine &= (counted(workers.shared(), count, 1000, ctypes.addressof(flag)) == 1).all()
+        assert workers.shared_workers() is not team
+        fine = (counted(workers.shared_workers(), count, 1000) == 1).all()
+        fine &= (counted(workers.shared_workers(), count, 1000, ctypes.addressof(flag)) == 1).all()
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert (counted(team, count, 100) == 1).all()
@@ -363,7 +363,7 @@ def test_forked_child_starts_workers_of_its_own(count):
 @can_fork
 @allow_fork
 def test_child_forked_amid_a_job_works(endless, count):
-    team = workers.shared()
+    team = workers.shared_workers()
     flag = ctypes.c_int32(0)
     caller = threading.Thread(
         target=team.run, args=(endless.address, ctypes.addressof(flag), 10, ctypes.addressof(flag))
@@ -372,7 +372,7 @@ def test_child_forked_amid_a_job_works(endless, count):
     time.sleep(0.02)
     child = os.fork()
     if child == 0:
-        os._exit(0 if (counted(workers.shared(), count, 1000) == 1).all() else 1)
+        os._exit(0 if (counted(workers.shared_workers(), count, 1000) == 1).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
     flag.value = 1
     caller.join()
