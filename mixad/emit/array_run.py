@@ -161,10 +161,10 @@ class _Run:
         if type.is_bool:
             return x != self.xp.zeros_like(x)
         if type.is_integer and self.xp.isdtype(x.dtype, "real floating"):
-            return self.saturated(x, type)
+            return self.saturate(x, type)
         return self.xp.astype(x, self.dtype(type))
 
-    def saturated(self, x: Array, type: ScalarType) -> Array:
+    def saturate(self, x: Array, type: ScalarType) -> Array:
         """Convert floats to integers towards zero, clamped to the range, nan to 0."""
         limits = np.iinfo(type.dtype)
         low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
@@ -228,10 +228,10 @@ class _Run:
         value = xp.broadcast_to(self.value(step.value), self.shape)
         on = xp.reshape(mask, (-1,))
         flat, at, value = (xp.reshape(a, (-1,)) for a in (array, at, value))
-        changed = self.changed(flat, self.updates[step.array], at[on], value[on])
+        changed = self.change_elements(flat, self.updates[step.array], at[on], value[on])
         self.values[step.array] = xp.reshape(changed, array.shape)
 
-    def changed(self, array: Array, update: str, at: Array, values: Array) -> Array:
+    def change_elements(self, array: Array, update: str, at: Array, values: Array) -> Array:
         """Change elements at positions, repeated ones included, as the library does."""
         if isinstance(array, np.ndarray):
             _change(np, array, update, at, values)

@@ -263,15 +263,15 @@ def _value(s: Equation) -> Node:
     formula = _formula(s.op, s.args[-1].type, any(map(_is_plain, s.args[1:])))
     if formula is None:
         return _call("by_definition", Name(s.op), *args, TypeName(s.out.type))
-    return _substituted(formula.root, dict(zip("xyz", args, strict=False)))
+    return _substitute(formula.root, dict(zip("xyz", args, strict=False)))
 
 
-def _substituted(node: Node, names: Mapping[str, Node]) -> Node:
+def _substitute(node: Node, names: Mapping[str, Node]) -> Node:
     match node:
         case Name():
             return names[node.name]
         case Call():
-            return _call(node.function, *(_substituted(a, names) for a in node.args))
+            return _call(node.function, *(_substitute(a, names) for a in node.args))
     return node
 
 
@@ -297,8 +297,8 @@ def show(procedure: Procedure) -> str:
         v2 = exp(v1)
         return (v2,)
     """
-    lines = [*_shown_steps(procedure.steps), f"return ({_listed(procedure.results)},)"]
-    return "\n".join([f"def procedure({', '.join(procedure.params)}):", *_indented(lines)])
+    lines = [*_shown_steps(procedure.steps), f"return ({_join_nodes(procedure.results)},)"]
+    return "\n".join([f"def procedure({', '.join(procedure.params)}):", *_indent(lines)])
 
 
 def _shown_steps(steps: Sequence[ArrayStep]) -> list[str]:
@@ -308,26 +308,26 @@ def _shown_steps(steps: Sequence[ArrayStep]) -> list[str]:
 def _shown_step(step: ArrayStep) -> list[str]:
     match step:
         case Assign():
-            return [f"{', '.join(step.targets)} = {_listed(step.values)}"]
+            return [f"{', '.join(step.targets)} = {_join_nodes(step.values)}"]
         case Scatter():
-            element = f"{step.array}[{_listed(step.indices)}]"
-            return [f"update {element} by {_shown(step.value)} if {step.mask}"]
+            element = f"{step.array}[{_join_nodes(step.indices)}]"
+            return [f"update {element} by {_node_text(step.value)} if {step.mask}"]
         case Repeat():
-            narrow = f"{step.mask} = {step.mask} & {_shown(step.condition)}"
+            narrow = f"{step.mask} = {step.mask} & {_node_text(step.condition)}"
             end = [f"if not any({step.mask}):", "    break"]
             inner = [*_shown_steps(step.test), narrow, *end, *_shown_steps(step.body)]
-            return ["while True:", *_indented(inner)]
+            return ["while True:", *_indent(inner)]
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def _indent(lines: Iterable[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def _listed(nodes: Iterable[Node]) -> str:
-    return ", ".join(map(_shown, nodes))
+def _join_nodes(nodes: Iterable[Node]) -> str:
+    return ", ".join(map(_node_text, nodes))
 
 
-def _shown(node: Node) -> str:
+def _node_text(node: Node) -> str:
     match node:
         case Number():
             return repr(node.value)
@@ -342,10 +342,10 @@ def _shown(node: Node) -> str:
         case Call(function=function, args=(left, right)) if function in _OPERATORS:
             return f"{_operand(left)} {_OPERATORS[function]} {_operand(right)}"
         case Call():
-            return f"{node.function}({_listed(node.args)})"
+            return f"{node.function}({_join_nodes(node.args)})"
 
 
 def _operand(node: Node) -> str:
     """Spell an operand; one that is an operation itself in parentheses."""
     is_operation = isinstance(node, Call) and node.function in {**_OPERATORS, **_PREFIXES}
-    return f"({_shown(node)})" if is_operation else _shown(node)
+    return f"({_node_text(node)})" if is_operation else _node_text(node)

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 
-from mixad.emit.cuda.instructions import spelled
+from mixad.emit.cuda.instructions import op_expression
 from mixad.emit.cuda.narrow import from_memory, to_memory
 from mixad.emit.cuda.text import Text, c_type, literal
 from mixad.emit.cuda.updates import to_bits
@@ -95,11 +95,11 @@ class Body:
 
     # -- threads that go on together ---------------------------------------------------------------
 
-    def together(self, block: Block, taken: str) -> list[str]:
+    def emit_together(self, block: Block, taken: str) -> list[str]:
         """Emit a block that all threads go through; ``taken``: whether one takes part."""
         for meets, run in groupby(block.statements, self.meets):
             if not meets:
-                self.apart(list(run), taken)
+                self.emit_apart(list(run), taken)
                 continue
             for s in run:
                 if isinstance(s, While):
@@ -121,12 +121,12 @@ class Body:
             if isinstance(s, Update) and self.arrays[s.array].update != "write"
         ]
 
-    def apart(self, run: Sequence[Statement], taken: str) -> None:
+    def emit_apart(self, run: Sequence[Statement], taken: str) -> None:
         """Emit statements for the threads that take part, then what these change, together."""
         changes = [(self.arrays[s.array], *self.nothing(s)) for s in self.changes_in(run)]
         self.noted.extend((at, value) for _, at, value in changes)
         written = [var for s in run for var in written_vars(s)]
-        outs = self.declared(written, [Const(0, var.type) for var in written])
+        outs = self.declare(written, [Const(0, var.type) for var in written])
         with self.text.braces(f"if ({taken})"):
             for s in run:
                 self.statement(s)
@@ -144,24 +144,24 @@ class Body:
 
     def branches(self, s: If, taken: str) -> None:
         """Emit both branches, one after the other, for all threads."""
-        outs = self.declared(s.outs, [Const(0, var.type) for var in s.outs])
+        outs = self.declare(s.outs, [Const(0, var.type) for var in s.outs])
         for cond, block in ((self.value(s.cond), s.then), (f"!{self.value(s.cond)}", s.orelse)):
             here = self.text.let("bool", f"{taken} && {cond}")
-            results = self.together(block, here)
+            results = self.emit_together(block, here)
             with self.text.braces(f"if ({here})"):
                 self.assign(outs, results)
         self.names.update(zip(s.outs, outs, strict=True))
 
     def loop_together(self, s: While, taken: str) -> None:
         """Emit a loop that ends when no thread takes another iteration."""
-        carries, goes_on = self.declared(s.carries, s.inits), self.text.name("b")
+        carries, goes_on = self.declare(s.carries, s.inits), self.text.name("b")
         self.names.update(zip(s.carries, carries, strict=True))
         self.text.add(f"bool {goes_on} = {taken};")
         with self.text.braces("while (true)"):
-            (test,) = self.together(s.cond, goes_on)
+            (test,) = self.emit_together(s.cond, goes_on)
             self.text.add(f"{goes_on} = {goes_on} && {self.goes_on} && {test};")
             self.text.add(f"if (!__syncthreads_or({goes_on})) break;")
-            following = self.together(s.body, goes_on)
+            following = self.emit_together(s.body, goes_on)
             with self.text.braces(f"if ({goes_on})"):
                 self.carry(s, carries, following)
         self.names.update(zip(s.outs, carries, strict=True))
@@ -176,7 +176,7 @@ class Body:
         match s:
             case Equation():
                 args = [self.value(a) for a in s.args]
-                expression = spelled(s.op, args, [a.type for a in s.args], s.out.type)
+                expression = op_expression(s.op, args, [a.type for a in s.args], s.out.type)
                 self.names[s.out] = self.text.let(s.out.type, expression)
             case If():
                 self.branch(s)
@@ -189,7 +189,7 @@ class Body:
             case Touch():
                 pass  # lanes that are neighbours read in the order of memory
 
-    def declared(self, variables: Sequence[Var], inits: Sequence[Atom] = ()) -> list[str]:
+    def declare(self, variables: Sequence[Var], inits: Sequence[Atom] = ()) -> list[str]:
         """Declare variables that are assigned later, and return their names."""
         names = []
         for k, var in enumerate(variables):
@@ -201,7 +201,7 @@ class Body:
 
     def branch(self, s: If) -> None:
         """Emit a condition."""
-        outs = self.declared(s.outs)
+        outs = self.declare(s.outs)
         for head, block in ((f"if ({self.value(s.cond)})", s.then), ("else", s.orelse)):
             with self.text.braces(head):
                 self.assign(outs, self.block(block))
@@ -209,7 +209,7 @@ class Body:
 
     def loop(self, s: While) -> None:
         """Emit a loop; its carries change together, at the end of an iteration."""
-        carries = self.declared(s.carries, s.inits)
+        carries = self.declare(s.carries, s.inits)
         self.names.update(zip(s.carries, carries, strict=True))
         with self.text.braces(f"while ({self.goes_on})"):
             (test,) = self.block(s.cond)

@@ -14,7 +14,7 @@ from mixad.emit.cuda.text import c_type
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
 
-__all__ = ["FORMATS", "IN_MEMORY", "PRELUDE", "SPECIAL", "native", "spelled"]
+__all__ = ["FORMATS", "IN_MEMORY", "PRELUDE", "SPECIAL", "native", "op_expression"]
 
 IN_MEMORY = """
 // In the device's memory, not in shared or local memory: said, so that loads need not find it out.
@@ -113,7 +113,7 @@ def native(op: str, type: ScalarType) -> bool:
     return op in ("sin", "cos") and type.bits == 32
 
 
-def spelled(name: str, args: Sequence[str], types: Sequence[ScalarType], type: ScalarType) -> str:
+def op_expression(name: str, args: Sequence[str], types: Sequence[ScalarType], type: ScalarType) -> str:
     """Return the expression of an op that is `native`, or no ``"program"`` for these types."""
     if name in SPECIAL:
         return SPECIAL[name](args, types[0], type)
@@ -148,11 +148,11 @@ def _convert(args: Sequence[str], old: ScalarType, new: ScalarType) -> str:
     if new.is_bool:
         return f"{x} != 0"
     if old.is_float and new.is_integer:
-        return _saturated(x, old, new)
+        return _saturate(x, old, new)
     return f"({c_type(new)}){x}"
 
 
-def _saturated(x: str, old: ScalarType, new: ScalarType) -> str:
+def _saturate(x: str, old: ScalarType, new: ScalarType) -> str:
     """Float to integer; both ends of the range are powers of two or zero, so floats have them."""
     signed = new.kind == "int"
     high = 1 << (new.bits - signed)

@@ -296,11 +296,11 @@ class _Pass:
             if not isinstance(operand, Operand):
                 continue
             terms = [self.word(self.block.params[k])]
-            terms += self.walked(indices, partial(self.block.outer_stride, k))
+            terms += self.row_offset(indices, partial(self.block.outer_stride, k))
             starts[k] = self.text.let("long long", " + ".join(terms))
         return starts
 
-    def walked(self, indices: list[str], stride: Callable[[int], int]) -> list[str]:
+    def row_offset(self, indices: list[str], stride: Callable[[int], int]) -> list[str]:
         """Return the bytes to a row, axis by axis."""
         return [
             f"(long long){index} * {self.word(stride(axis))}" for axis, index in enumerate(indices)
@@ -324,7 +324,7 @@ class _Pass:
     def columns(self, column: str, starts: dict[int, str]) -> None:
         """Emit load, program and combination for the thread's neighbours in one group."""
         loaded = {
-            k: self.loaded(k, operand, starts[k], column)
+            k: self.load_operand(k, operand, starts[k], column)
             for k, operand in enumerate(self.spec.operands)
             if isinstance(operand, Operand)
         }
@@ -338,7 +338,7 @@ class _Pass:
             self.lane(loaded, packs, column)
         with self.for_elements():
             for k, pack in packs.items():
-                self.stored(k, pack, column)
+                self.store_pack(k, pack, column)
 
     def for_elements(self) -> AbstractContextManager[None]:
         """Return what puts text under the condition that the thread has an element."""
@@ -360,7 +360,7 @@ class _Pass:
         with self.text.braces(f"for (int lane = 0; lane < {self.vector}; lane++)"):
             yield
 
-    def stored(self, k: int, pack: str, column: str) -> None:
+    def store_pack(self, k: int, pack: str, column: str) -> None:
         """Emit the store of what neighbours have of a result, as a whole where it is aligned."""
         output, type, place = self.outputs[k], self.outputs[k].type, self.place(k, column)
         if output.beside:
@@ -382,7 +382,7 @@ class _Pass:
             self.text.add(f"const {c_type(output.type)} {own}[] = {{{values}}};")
             self.text.add(f"store_together({own}, {element} + {span.first * size}, {self.mask});")
 
-    def packed(self, type: ScalarType, place: str) -> str:
+    def load_pack(self, type: ScalarType, place: str) -> str:
         """Load a pack, as a whole where it is aligned; return its name."""
         if self.aligned:
             return self.text.let(f"pack_{type}", f"*(const pack_{type} *)in_memory({place})")
@@ -400,12 +400,12 @@ class _Pass:
         terms = [self.word(self.block.outputs[k])]
         along = f"(long long)({column})"
         if output.is_part:
-            terms += self.walked(self.indices, partial(self.block.part_stride, k))
+            terms += self.row_offset(self.indices, partial(self.block.part_stride, k))
         elif self.indices:
             along = f"(long long){self.row_number} * {self.extent} + {column}"
         return self.text.let("long long", " + ".join([*terms, f"({along}) * {size}"]))
 
-    def loaded(self, param: int, operand: Operand, start: str, column: str) -> str:
+    def load_operand(self, param: int, operand: Operand, start: str, column: str) -> str:
         """Load an operand; return the expression of a lane's element."""
         text, type = self.text, operand.type
         match operand.step:
@@ -413,7 +413,7 @@ class _Pass:
                 return text.let(type, f"*(const {c_type(type)} *)in_memory({start})")
             case "unit":
                 at = f"{start} + (long long){column} * {type.itemsize}"
-                return f"{self.packed(type, text.let('long long', at))}.item[lane]"
+                return f"{self.load_pack(type, text.let('long long', at))}.item[lane]"
         step = self.word(self.block.inner_stride(param))
         at = f"{start} + (long long)({column} + lane) * {step}"
         return f"*(const {c_type(type)} *)in_memory({at})"
@@ -422,7 +422,7 @@ class _Pass:
         """Emit the program for one element, and what becomes of its results."""
         params = self.program.params
         values = {
-            params[k].var: self.text.let(params[k].var.type, self.taken(k, element))
+            params[k].var: self.text.let(params[k].var.type, self.operand_element(k, element))
             for k, element in loaded.items()
         }
         arrays = self.arrays()
@@ -430,14 +430,14 @@ class _Pass:
         pairs = self.begin_pairs(column) if self.changed and not self.has_copies else ""
         body = Body(self.text, names, arrays, pairs)
         if self.has_copies:
-            results = body.together(self.program.body, self.takes_part)
+            results = body.emit_together(self.program.body, self.takes_part)
         else:
             results = body.block(self.program.body)
         self.text.own_lines()
         if pairs:
             self.end_pairs(pairs)
         with self.for_elements():
-            self.combined(results, packs, column)
+            self.combine_results(results, packs, column)
 
     def begin_pairs(self, column: str) -> str:
         """Emit where an element puts its pairs; return what it puts them in."""
@@ -463,7 +463,7 @@ class _Pass:
         """The addresses of what pairs take."""
         return [self.word(self.block.words + k) for k in range(1, 5)]
 
-    def combined(self, results: Sequence[str], packs: dict[int, str], column: str) -> None:
+    def combine_results(self, results: Sequence[str], packs: dict[int, str], column: str) -> None:
         """Emit what becomes of an element's results."""
         for k, output in self.outputs.items():
             if k in packs:
@@ -477,7 +477,7 @@ class _Pass:
                 index = "[group][lane]" if self.combines[k] == "columns" else ""
                 self.text.add(f"{self.sums[k]}{index} += {results[output.source[1]]};")
 
-    def taken(self, param: int, element: str) -> str:
+    def operand_element(self, param: int, element: str) -> str:
         """Return an element of an operand as what is computed with."""
         operand = self.spec.operands[param]
         assert operand is not None
@@ -542,26 +542,26 @@ class _Pass:
         """Emit the sum over a row's part in this tile."""
         total = self.text.let(self.sum_type(k), f"sum_along_row({self.sums[k]})")
         at = f"(long long){self.row_number} * {self.blocks} + {self.part}"
-        self.left(k, f"{self.here} && threadIdx.x == 0", at, total)
+        self.store_partial_sum(k, f"{self.here} && threadIdx.x == 0", at, total)
 
     def end_of_tile(self, k: int) -> None:
         """Emit the sums over the rows of a tile, of each column or of all."""
         text, type, own = self.text, self.sum_type(k), self.sums[k]
         if self.combines[k] == "tile":
             total = text.let(type, f"sum_along_rows(sum_along_row({own}))")
-            self.left(k, "threadIdx.x == 0 && threadIdx.y == 0", "tile", total)
+            self.store_partial_sum(k, "threadIdx.x == 0 && threadIdx.y == 0", "tile", total)
             return
         text.add("#pragma unroll")
         with text.braces(self.each_group), self.each_lane():
             total = text.let(type, f"sum_along_rows({own}[group][lane])")
             column = text.let("index_t", f"{self.first_column} + lane")
             at = f"(long long){self.run} * {self.extent} + {column}"
-            self.left(k, f"{column} < {self.end} && threadIdx.y == 0", at, total)
+            self.store_partial_sum(k, f"{column} < {self.end} && threadIdx.y == 0", at, total)
 
     def sum_type(self, k: int) -> ScalarType:
         return accumulator(self.outputs[k].type)
 
-    def left(self, k: int, condition: str, at: str, value: str) -> None:
+    def store_partial_sum(self, k: int, condition: str, at: str, value: str) -> None:
         """Emit the store of what a tile leaves of a sum."""
         t = c_type(self.sum_type(k))
         address = self.word(self.block.outputs[k])

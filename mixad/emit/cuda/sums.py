@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mixad.emit.cuda.instructions import PRELUDE
 from mixad.emit.cuda.text import c_type
-from mixad.emit.cuda.updates import changed, start_of
+from mixad.emit.cuda.updates import update_expression, start_of
 from mixad.kernel.tiling import BLOCK
 from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import ScalarType
@@ -80,7 +80,7 @@ static __device__ {t} sum_along_rows({t} value) {{
   for (unsigned apart = blockDim.y / 2; apart > 0; apart /= 2) {{
     if (threadIdx.y < apart) {{
       const {t} other = of_threads[mine + apart * blockDim.x];
-      of_threads[mine] = value = {changed(update, type, "value", "other")};
+      of_threads[mine] = value = {update_expression(update, type, "value", "other")};
     }}
     __syncthreads();
   }}
@@ -157,14 +157,14 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {entry}(const Arguments 
         for (int j = 0; j < {_UNROLLED}; j++)
           if (k + j * blockDim.y < last) {{
             const {t} old = several[j], own = from[(k + j * blockDim.y) * inner];
-            several[j] = {changed(update, type, "old", "own")};
+            several[j] = {update_expression(update, type, "old", "own")};
           }}
     #pragma unroll
     for (int apart = {_UNROLLED} / 2; apart > 0; apart /= 2)
       #pragma unroll
       for (int j = 0; j < apart; j++) {{
         const {t} old = several[j], own = several[j + apart];
-        several[j] = {changed(update, type, "old", "own")};
+        several[j] = {update_expression(update, type, "old", "own")};
       }}
     const {t} total = sum_along_rows(several[0]);
     if (at < all && threadIdx.y == 0) sums[(row * runs + part) * inner + column] = total;

@@ -101,7 +101,7 @@ class Text:
         self._origin = None
         shown = line.shown.encode("ascii", "backslashreplace").decode("ascii")
         self.add(f"// {shown} |")
-        self._origin = f'#line {line.number} "{_quoted(line.filename)}"'
+        self._origin = f'#line {line.number} "{_quote_name(line.filename)}"'
 
     def own_lines(self) -> None:
         """Say that what follows is mixad's own."""
@@ -113,7 +113,7 @@ class Text:
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_./-")
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """Return the name of a file for a string of C: what might end it as octal numbers of bytes."""
     return "".join(
         chr(byte) if chr(byte) in _PLAIN else f"\\{byte:03o}"

@@ -13,13 +13,13 @@ that where it belongs.  They are sorted by element, stably, and a warp combines 
 
 from __future__ import annotations
 
-from mixad.emit.cuda.instructions import PRELUDE, spelled
+from mixad.emit.cuda.instructions import PRELUDE, op_expression
 from mixad.emit.cuda.text import c_type, literal
 from mixad.scalar.ir import Const, UpdateKind
 from mixad.scalar.types import ScalarType
 from mixad.scalar.updates import neutral
 
-__all__ = ["MAX_ELEMENTS", "PAIRS", "begin_copy", "change_function", "changed", "emit_segments",
+__all__ = ["MAX_ELEMENTS", "PAIRS", "begin_copy", "change_function", "update_expression", "emit_segments",
            "leave_copy", "segment_blocks", "start_of", "to_bits"]  # fmt: skip
 
 MAX_ELEMENTS = 4096
@@ -27,10 +27,10 @@ MAX_ELEMENTS = 4096
 has for a block."""
 
 
-def changed(update: UpdateKind, type: ScalarType, old: str, new: str) -> str:
+def update_expression(update: UpdateKind, type: ScalarType, old: str, new: str) -> str:
     """Return what becomes of an element; nan where one is, and of equal numbers the first."""
     if update == "add":
-        return spelled("add", [old, new], [type, type], type)
+        return op_expression("add", [old, new], [type, type], type)
     beyond = f"{new} {'<' if update == 'min' else '>'} {old}"
     taken = f"{beyond} || {new} != {new}" if type.is_float else beyond
     return f"{taken} ? {new} : {old}"
@@ -60,7 +60,7 @@ static __device__ void change_{update}({t} *elements, int at, {t} value) {{
     const int place = places[k];
     if (place >= 0 && place % {threads} == me) {{
       const {t} old = elements[place], own = values[k];
-      elements[place] = {changed(update, type, "old", "own")};
+      elements[place] = {update_expression(update, type, "old", "own")};
     }}
   }}
   __syncthreads();
@@ -140,11 +140,11 @@ extern "C" __global__ void __launch_bounds__({_WARP * _WARPS}) {entry}(const Arg
     #pragma unroll 4
     for (long long at = from + lane; at < to; at += {_WARP}) {{
       const {t} own = {of_bits.format("values[at]")};
-      total = {changed(update, type, "total", "own")};
+      total = {update_expression(update, type, "total", "own")};
     }}
     for (unsigned half = to - from > 1 ? {_WARP // 2} : 0; half > 0; half /= 2) {{
       const {t} other = __shfl_xor_sync(0xffffffffu, total, half);
-      total = {changed(update, type, "total", "other")};
+      total = {update_expression(update, type, "total", "other")};
     }}
     if (lane == 0) array[k] = total;
   }}

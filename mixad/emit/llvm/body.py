@@ -14,7 +14,7 @@ from mixad.emit.llvm.gather import (
     Array,
     Element,
     checked_element,
-    gathered,
+    emit_gather,
     known_element,
     touch,
     update_array,
@@ -112,7 +112,7 @@ class Body:
                 self.values.update(zip(s.outs, outs, strict=True))
             case Load():
                 at = self.element(s)
-                value = gathered(self.text, self.arrays[s.array], at)
+                value = emit_gather(self.text, self.arrays[s.array], at)
                 if value.type.is_narrow:
                     value = emit_op(self.text, self.dialect, "convert", (value,), s.out.type)
                 self.values[s.out] = value
@@ -175,9 +175,9 @@ class Body:
             ends.append((values, text.label))
             text.add(f"br label %{join}")
         text.begin(join)
-        return [self.phi(a, b) for a, b in self.paired(ends)]
+        return [self.phi(a, b) for a, b in self.pair_ends(ends)]
 
-    def paired(
+    def pair_ends(
         self, ends: Sequence[tuple[list[Value], str]]
     ) -> list[tuple[tuple[Value, str], tuple[Value, str]]]:
         """Return, for each result, its value and label at both ends."""
@@ -196,12 +196,12 @@ class Body:
     def masked_if(self, s: If, cond: Value) -> list[Value]:
         """Emit an If on which lanes differ: both sides, each under its mask, then a selection."""
         outer = self.mask
-        yes = self.under(self.text.both(outer, cond), s.then)
-        no = self.under(self.text.both(outer, self.text.opposite(cond)), s.orelse)
+        yes = self.emit_under_mask(self.text.both(outer, cond), s.then)
+        no = self.emit_under_mask(self.text.both(outer, self.text.opposite(cond)), s.orelse)
         self.mask = outer
         return [self.text.select(cond, a, b) for a, b in zip(yes, no, strict=True)]
 
-    def under(self, mask: Value, block: Block) -> list[Value]:
+    def emit_under_mask(self, mask: Value, block: Block) -> list[Value]:
         """Emit a block for the lanes of a mask; a costly block is skipped where they are none.
 
         A loop is always skipped so: nothing says that it ends where no lane needs it.

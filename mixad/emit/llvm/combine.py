@@ -50,11 +50,11 @@ class Gang:
 
     def is_full(self) -> str:
         """Return an i1: whether every lane has an element."""
-        return self.text.let(f"icmp sge i64 {self._left()}, {GANG}")
+        return self.text.let(f"icmp sge i64 {self._remaining()}, {GANG}")
 
     def count(self) -> str:
         """Return how many lanes have an element."""
-        full, left = self.is_full(), self._left()
+        full, left = self.is_full(), self._remaining()
         return self.text.let(f"select i1 {full}, i64 {GANG}, i64 {left}")
 
     def mask(self) -> Value:
@@ -69,7 +69,7 @@ class Gang:
         )
         return text.value(f"icmp slt {numbers}, {count}", BOOL, True)
 
-    def _left(self) -> str:
+    def _remaining(self) -> str:
         return self.text.let(f"sub i64 {self.high}, {self.here}")
 
 
@@ -98,9 +98,9 @@ class Writer:
 
     def begin_row(self, position: TilePosition, row: str) -> None:
         """Start a row of a tile."""
-        self.row = self.at(self.start, position.first)
+        self.row = self.element_pointer(self.start, position.first)
 
-    def at(self, pointer: str, index: str) -> str:
+    def element_pointer(self, pointer: str, index: str) -> str:
         """Return the pointer to an element of the array."""
         return element_at(self.text, pointer, index, self.type)
 
@@ -113,12 +113,12 @@ class Writer:
     def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
         """Take the values of one gang; ``base`` is where element 0 of the row seems to be."""
         assert base is not None
-        target = self.at(base, gang.here)
+        target = self.element_pointer(base, gang.here)
         self.store(self.text.splat(value), target)
 
     def empty_stage(self, here: str, count: str) -> None:
         """Copy the last elements of a row, fewer than a gang, from the stage to the array."""
-        direct = self.at(self.row, here)
+        direct = self.element_pointer(self.row, here)
         copy_memory(self.text, direct, self.stage, count, self.type)
 
     def end_row(self, position: TilePosition, row: str) -> None:
@@ -150,7 +150,7 @@ class Writer:
         """The type of the sums."""
         return accumulator(self.type)
 
-    def widened(self, value: Value) -> Value:
+    def widen(self, value: Value) -> Value:
         """Return a gang's values in the type of the sums."""
         value = self.text.splat(value)
         if value.type == self.sum_type:
@@ -171,7 +171,7 @@ class Writer:
         with self.text.when(is_full, True):
             self.add_to(pointer, value)
         with self.text.when(is_full, False):
-            self.add_to(pointer, self.masked(value, gang))
+            self.add_to(pointer, self.mask_lanes(value, gang))
 
     def clear(self, pointer: str) -> None:
         """Set one gang of sums to zero."""
@@ -191,7 +191,7 @@ class Writer:
         target = self.text.let(f"getelementptr {element}, ptr {self.start}, i64 {index}")
         self.text.add(f"store {value}, ptr {target}, align {self.sum_type.itemsize}")
 
-    def masked(self, value: Value, gang: Gang) -> Value:
+    def mask_lanes(self, value: Value, gang: Gang) -> Value:
         """Return a gang's values with zeros in the lanes beyond its end."""
         return self.text.select(gang.mask(), value, Value("zeroinitializer", value.type, True))
 
@@ -204,7 +204,7 @@ class WideStore(Writer):
         super().prepare()
 
     def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
-        super().gang(self.widened(value), position, gang, base)
+        super().gang(self.widen(value), position, gang, base)
 
 
 class RowSum(Writer):
@@ -219,7 +219,7 @@ class RowSum(Writer):
         self.clear(self.lanes)
 
     def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
-        self.add_masked(self.lanes, self.widened(value), gang)
+        self.add_masked(self.lanes, self.widen(value), gang)
 
     def end_row(self, position: TilePosition, row: str) -> None:
         first = self.text.let(f"mul i64 {row}, {position.blocks}")
@@ -274,7 +274,7 @@ class ColumnSum(Writer):
             self.clear(self.column(here))
 
     def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
-        self.add_to(self.column(gang.here), self.widened(value))
+        self.add_to(self.column(gang.here), self.widen(value))
 
     def column(self, here: str) -> str:
         """Return the pointer to the sums of a gang."""
@@ -285,7 +285,7 @@ class SplitColumnSum(ColumnSum):
     """The same, where the last row may be shorter."""
 
     def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
-        self.add_masked(self.column(gang.here), self.widened(value), gang)
+        self.add_masked(self.column(gang.here), self.widen(value), gang)
 
 
 _SUMS: Mapping[Combine, Callable[..., Writer]] = MappingProxyType(

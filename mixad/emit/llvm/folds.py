@@ -32,7 +32,7 @@ class Folded:
     inner: str  # elements of all axes but the first
     longest: int  # elements of a row at most
 
-    def here(self, text: Text, position: TilePosition) -> list[str]:
+    def row_extents(self, text: Text, position: TilePosition) -> list[str]:
         """Return the extents of the row at a position."""
         return [text.let(f"udiv i64 {position.high}, {self.inner}"), *self.extents[1:]]
 
@@ -54,7 +54,7 @@ class StagedReader(Reader):
 
     def copy_row(self, start: str, extents: Sequence[str]) -> None:
         """Copy the row that starts at a pointer; its first axis, the longest, in the inner loop."""
-        first, *others = zip(extents, self.strides, _apart(self.text, extents), strict=True)
+        first, *others = zip(extents, self.strides, _contiguous_strides(self.text, extents), strict=True)
         with _walking(self.text, [(n, (stride, by)) for n, stride, by in others], 2) as offsets:
             _emit_unrolled(self.text, first[0], partial(self.copy, start, offsets, first[1:]))
 
@@ -64,7 +64,7 @@ class StagedReader(Reader):
         """Copy elements that have some indices along the first axis, and offsets otherwise."""
         text, element = self.text, memory_type(self.type, False)
         for index in indices:
-            offset, place = _moved(text, offsets, index, steps)
+            offset, place = _move_offsets(text, offsets, index, steps)
             source = text.let(f"getelementptr i8, ptr {start}, i64 {offset}")
             loaded = text.let(f"load {element}, ptr {source}, align 1")
             target = element_at(text, self.row, place, self.type)
@@ -76,7 +76,7 @@ class ColumnReader(StagedReader):
 
     def copy_row(self, start: str, extents: Sequence[str]) -> None:
         """Copy the row that starts at a pointer: each element as often as it repeats."""
-        repeats = _apart(self.text, extents)[0]
+        repeats = _contiguous_strides(self.text, extents)[0]
         _emit_unrolled(self.text, extents[0], partial(self.repeat, start, repeats))
 
     def repeat(self, start: str, repeats: str, indices: Sequence[str]) -> None:
@@ -123,18 +123,18 @@ class SegmentSum(Writer):
     def gang(self, value: Value, position: TilePosition, gang: Gang, base: str | None) -> None:
         """Store the values of a gang until the end of the row."""
         target = element_at(self.text, self.values, gang.here, self.sum_type)
-        self.text.add(f"store {self.widened(value)}, ptr {target}, align {self.sum_type.itemsize}")
+        self.text.add(f"store {self.widen(value)}, ptr {target}, align {self.sum_type.itemsize}")
 
     def end_row(self, position: TilePosition, row: str) -> None:
         """Add up the segments of the row, and store the sums."""
-        text, extents = self.text, self.axes.here(self.text, position)
-        axes = list(zip(extents, _apart(text, extents), self.is_summed, strict=True))
+        text, extents = self.text, self.axes.row_extents(self.text, position)
+        axes = list(zip(extents, _contiguous_strides(text, extents), self.is_summed, strict=True))
         summed = [(extent, (apart,)) for extent, apart, is_sum in axes if is_sum]
         kept = [(extent, apart) for extent, apart, is_sum in axes if not is_sum]
         target = position.first
         for extent, _ in summed:
             target = text.let(f"udiv i64 {target}, {extent}")
-        apart_then = _apart(text, [extent for extent, _ in kept])
+        apart_then = _contiguous_strides(text, [extent for extent, _ in kept])
         steps = [
             (extent, (now, then)) for (extent, now), then in zip(kept, apart_then, strict=True)
         ]
@@ -151,7 +151,7 @@ class SegmentSum(Writer):
         indices: Sequence[str],
     ) -> None:
         """Sum and store segments that have some indices along the first axis that is kept."""
-        moved = [_moved(self.text, offsets, index, steps) for index in indices]
+        moved = [_move_offsets(self.text, offsets, index, steps) for index in indices]
         totals = self.sums_from([source for source, _ in moved], summed)
         for total, (_, place) in zip(totals, moved, strict=True):
             self.store_total(total, self.text.let(f"add i64 {target}, {place}"))
@@ -169,10 +169,10 @@ class SegmentSum(Writer):
             for first, total in zip(firsts, totals, strict=True):
                 at = element_at(text, self.values, text.let(f"add i64 {first}, {offset}"), type)
                 one = text.value(f"load {zero.llvm}, ptr {at}, align {type.itemsize}", type, False)
-                text.add(f"store {plus(text, self.loaded(total), one)}, ptr {total}, align {LINE}")
-        return [self.loaded(total) for total in totals]
+                text.add(f"store {plus(text, self.load_sum(total), one)}, ptr {total}, align {LINE}")
+        return [self.load_sum(total) for total in totals]
 
-    def loaded(self, total: str) -> Value:
+    def load_sum(self, total: str) -> Value:
         """Return the value of a sum."""
         memory = memory_type(self.sum_type, False)
         return self.text.value(f"load {memory}, ptr {total}, align {LINE}", self.sum_type, False)
@@ -186,7 +186,7 @@ class SegmentSum(Writer):
         self.text.add(f"store {total}, ptr {target}, align {self.held.itemsize}")
 
 
-def _apart(text: Text, extents: Sequence[str]) -> list[str]:
+def _contiguous_strides(text: Text, extents: Sequence[str]) -> list[str]:
     """Return the distance in elements of neighbours along each axis in contiguous memory."""
     found = ["1"]
     for extent in reversed(extents[1:]):
@@ -207,7 +207,7 @@ def _walking(
     with ExitStack() as stack:
         for extent, steps in loops:
             index = stack.enter_context(text.counting("0", extent))
-            offsets = _moved(text, offsets, index, steps)
+            offsets = _move_offsets(text, offsets, index, steps)
         yield offsets
 
 
@@ -224,7 +224,7 @@ def _emit_unrolled(text: Text, count: str, body: Callable[[Sequence[str]], None]
         body([index])
 
 
-def _moved(text: Text, offsets: Sequence[str], index: str, steps: Sequence[str]) -> list[str]:
+def _move_offsets(text: Text, offsets: Sequence[str], index: str, steps: Sequence[str]) -> list[str]:
     """Return offsets moved by an index along an axis."""
     moved = [text.let(f"mul i64 {index}, {step}") for step in steps]
     pairs = zip(offsets, moved, strict=True)

@@ -121,7 +121,7 @@ def _staged_bases(
     for reader in readers:
         reader.fill_stage(at, count)
     back = text.let(f"sub i64 0, {at}")
-    return [stream.at(stream.stage, back) for stream in streams]
+    return [stream.element_pointer(stream.stage, back) for stream in streams]
 
 
 def _fits(text: Text, index: str, high: str) -> str:

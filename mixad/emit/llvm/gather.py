@@ -24,7 +24,7 @@ from mixad.scalar.ir import Const, UpdateKind
 from mixad.scalar.types import BOOL, I64, ScalarType
 from mixad.scalar.updates import neutral
 
-__all__ = ["Array", "Element", "checked_element", "gathered", "known_element", "touch",
+__all__ = ["Array", "Element", "checked_element", "emit_gather", "known_element", "touch",
            "update_array"]  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def checked_element(
     mask = text.both(mask, inside)
     if offset.lanes:
         return Element(array.start, offset, mask)
-    return Element(_moved(text, array.start, offset.text), None, mask)
+    return Element(_offset_pointer(text, array.start, offset.text), None, mask)
 
 
 def known_element(
@@ -82,11 +82,11 @@ def known_element(
         for part in (index, same):
             if part is None:
                 continue
-            moved = _arithmetic(text, "mul", _widened(text, part), step)
+            moved = _arithmetic(text, "mul", _widen_index(text, part), step)
             if moved.lanes:
                 apart.append(moved)
             else:
-                pointer = _moved(text, pointer, moved.text)
+                pointer = _offset_pointer(text, pointer, moved.text)
     if not apart:
         return Element(pointer, None, mask)
     offset = reduce(partial(_arithmetic, text, "add"), apart)
@@ -98,10 +98,10 @@ def _is_row(text: Text, array: Array, offset: Value) -> str:
     lanes = ", ".join(f"i64 {lane * array.type.itemsize}" for lane in range(GANG))
     first = Value(text.let(f"extractelement {offset}, i64 0"), I64, False)
     row = _arithmetic(text, "add", first, Value(f"<{lanes}>", I64, True))
-    return text.all(_compare(text, "eq", offset, row))
+    return text.all_lanes(_compare(text, "eq", offset, row))
 
 
-def gathered(text: Text, array: Array, at: Element) -> Value:
+def emit_gather(text: Text, array: Array, at: Element) -> Value:
     """Emit a read of one element for each lane, or of one for the gang if all are the same."""
     if at.offset is None:
         loaded = text.let(f"load {memory_type(array.type, False)}, ptr {at.pointer}, align 1")
@@ -188,7 +188,7 @@ def _write(text: Text, array: Array, at: Element, value: Value, mask: Value) -> 
         with text.when(text.any(mask), True):
             _store(text, array, at.pointer, value)
         return
-    value, all_are_on = text.splat(value), text.all(mask)
+    value, all_are_on = text.splat(value), text.all_lanes(mask)
     if at.is_row is None:
         _write_lanes(text, array, at, value, mask, all_are_on)
         return
@@ -226,10 +226,10 @@ def _store(text: Text, array: Array, pointer: str, value: Value) -> None:
 def _lane_pointer(text: Text, base: str, offset: Value | None, lane: int) -> str:
     if offset is None:
         return base
-    return _moved(text, base, text.let(f"extractelement {offset}, i64 {lane}"))
+    return _offset_pointer(text, base, text.let(f"extractelement {offset}, i64 {lane}"))
 
 
-def _moved(text: Text, pointer: str, offset: str) -> str:
+def _offset_pointer(text: Text, pointer: str, offset: str) -> str:
     return text.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
@@ -250,14 +250,14 @@ def _locate(
 
 def _from_start(text: Text, index: Value, extent: Value) -> Value:
     """Return an index as a 64-bit integer; a negative one counts from the end."""
-    wide = _widened(text, index)
+    wide = _widen_index(text, index)
     if index.type.kind == "uint":
         return wide
     negative = _compare(text, "slt", wide, text.const(Const(0, I64)))
     return text.select(negative, _arithmetic(text, "add", wide, extent), wide)
 
 
-def _widened(text: Text, index: Value) -> Value:
+def _widen_index(text: Text, index: Value) -> Value:
     """Return an index as a 64-bit integer."""
     wide = Value(index.text, I64, index.lanes)
     if index.type.bits < I64.bits:

@@ -30,15 +30,15 @@ _BITS = {
 }  # fmt: skip
 
 
-def _ordered(sign: str) -> dict[str, str]:
+def _order_formats(sign: str) -> dict[str, str]:
     return {name: f"icmp {sign}{name} {{T}} {{0}}, {{1}}" for name in ("lt", "le", "gt", "ge")}
 
 
 FORMATS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "float": _FLOAT,
-        "int": {**_INTEGER, **_BITS, **_ordered("s")},
-        "uint": {**_INTEGER, **_BITS, **_ordered("u")},
+        "int": {**_INTEGER, **_BITS, **_order_formats("s")},
+        "uint": {**_INTEGER, **_BITS, **_order_formats("u")},
         "bool": _BITS,
     }
 )
@@ -131,7 +131,7 @@ def _bitcast(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool)
     return text.value(f"bitcast {args[0]} to {llvm_type(type, lanes)}", type, lanes)
 
 
-def _not(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
+def _emit_not(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
     (x,) = args
     ones = "true" if type.is_bool else "-1"
     ones = f"splat ({llvm_type(type, False)} {ones})" if lanes else ones
@@ -165,7 +165,7 @@ def _shr(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> 
     return text.select(fits, text.value(f"lshr {x}, {kept.text}", type, lanes), zero)
 
 
-def _divided(
+def _emit_division(
     text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool
 ) -> tuple[Value, Value, Value]:
     """Return quotient and remainder rounded down, and whether the divisor is zero.
@@ -200,12 +200,12 @@ def _divided(
 
 
 def _floordiv(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
-    quotient, _, by_zero = _divided(text, args, type, lanes)
+    quotient, _, by_zero = _emit_division(text, args, type, lanes)
     return text.select(by_zero, _const(text, 0, args[0]), quotient)
 
 
 def _mod(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool) -> Value:
-    _, remainder, by_zero = _divided(text, args, type, lanes)
+    _, remainder, by_zero = _emit_division(text, args, type, lanes)
     return text.select(by_zero, _const(text, 0, args[0]), remainder)
 
 
@@ -217,7 +217,7 @@ def _convert(text: Text, args: tuple[Value, ...], type: ScalarType, lanes: bool)
             f"{'fcmp une' if x.type.is_float else 'icmp ne'} {x}, {zero}", BOOL, lanes
         )
     if x.type.is_float and type.is_integer:
-        return _saturated(text, x, type)
+        return _emit_saturation(text, x, type)
     instruction = _conversion(x.type, type)
     if instruction is None:
         return Value(x.text, type, lanes)
@@ -239,7 +239,7 @@ def _conversion(old: ScalarType, new: ScalarType) -> str | None:
     return "sext" if old.kind == "int" else "zext"
 
 
-def _saturated(text: Text, x: Value, type: ScalarType) -> Value:
+def _emit_saturation(text: Text, x: Value, type: ScalarType) -> Value:
     """Float to integer, clamped to the range; nan gives 0."""
     if x.lanes and type.bits == 64:
         return _saturated_lanes(text, x, type)
@@ -259,17 +259,17 @@ def _saturated_lanes(text: Text, x: Value, type: ScalarType) -> Value:
     low, high = integer_bounds(type)
     beyond, least = float(high + 1), float(low) if is_signed else -1.0
 
-    def compared(predicate: str, limit: float) -> Value:
+    def compare_with(predicate: str, limit: float) -> Value:
         other = text.splat(text.const(Const(limit, x.type)))
         return text.value(f"fcmp {predicate} {x}, {other.text}", BOOL, True)
 
-    fits = text.both(compared("oge" if is_signed else "ogt", least), compared("olt", beyond))
+    fits = text.both(compare_with("oge" if is_signed else "ogt", least), compare_with("olt", beyond))
     taken = text.select(fits, x, text.const(Const(0.0, x.type)))
     llvm = llvm_type(type, True)
     found = text.value(f"fpto{'si' if is_signed else 'ui'} {taken} to {llvm}", type, True)
-    found = text.select(compared("oge", beyond), text.const(Const(high, type)), found)
+    found = text.select(compare_with("oge", beyond), text.const(Const(high, type)), found)
     if is_signed:
-        found = text.select(compared("olt", least), text.const(Const(low, type)), found)
+        found = text.select(compare_with("olt", least), text.const(Const(low, type)), found)
     return found
 
 
@@ -277,7 +277,7 @@ _Spelling: TypeAlias = Callable[[Text, tuple[Value, ...], ScalarType, bool], Val
 
 SPECIAL: Mapping[str, _Spelling] = MappingProxyType({
     "abs": _abs, "bounded_reciprocal": _reciprocal, "floordiv": _floordiv, "mod": _mod,
-    "signbit": _signbit, "where": _where, "not": _not, "shl": _shl, "shr": _shr,
+    "signbit": _signbit, "where": _where, "not": _emit_not, "shl": _shl, "shr": _shr,
     "convert": _convert, "bitcast": _bitcast,
 })  # fmt: skip
 """Ops that take more than one instruction."""

@@ -32,7 +32,7 @@ class InterleavedWriter(Writer):
         self.stage = self.allocate(self.type, GANG * self.count)
         self.lines = self.allocate(self.type, GANG * self.count) if self.streaming else ""
 
-    def at(self, pointer: str, index: str) -> str:
+    def element_pointer(self, pointer: str, index: str) -> str:
         """Return the pointer to the results of an element."""
         element = f"[{self.count} x {memory_type(self.type, False)}]"
         return self.text.let(f"getelementptr {element}, ptr {pointer}, i64 {index}")
@@ -42,7 +42,7 @@ class InterleavedWriter(Writer):
     ) -> None:
         """Take the values of one gang, by their places in an element."""
         assert base is not None
-        target = self.at(base, gang.here)
+        target = self.element_pointer(base, gang.here)
         self.store_places(values, self.lines if self.streaming else target)
         if self.streaming:
             self.stream_lines(target)
@@ -52,7 +52,7 @@ class InterleavedWriter(Writer):
         text, element = self.text, memory_type(self.type, False)
         for places in _runs(sorted(values), LINE // self.type.itemsize):
             vectors = [text.splat(values[place]).text for place in places]
-            zipped, count = _zipped(text, vectors, element), len(places)
+            zipped, count = _zip_gangs(text, vectors, element), len(places)
             for lane in range(GANG):
                 own = _slice(text, zipped, element, GANG * count, lane * count, count)
                 first = lane * self.count + places[0]
@@ -72,7 +72,7 @@ class InterleavedWriter(Writer):
     def empty_stage(self, here: str, count: str) -> None:
         """Copy the last elements of a row, and again what other passes left in the stage."""
         values = self.text.let(f"mul i64 {count}, {self.count}")
-        copy_memory(self.text, self.at(self.row, here), self.stage, values, self.type)
+        copy_memory(self.text, self.element_pointer(self.row, here), self.stage, values, self.type)
 
 
 def _runs(places: Sequence[int], longest: int) -> Iterator[Sequence[int]]:
@@ -86,7 +86,7 @@ def _runs(places: Sequence[int], longest: int) -> Iterator[Sequence[int]]:
         begin += length
 
 
-def _zipped(text: Text, vectors: Sequence[str], element: str) -> str:
+def _zip_gangs(text: Text, vectors: Sequence[str], element: str) -> str:
     """Return a vector with the elements of 2ⁿ gangs in turn."""
     group = 1
     while len(vectors) > 1:

@@ -258,7 +258,7 @@ class _Kernel:
                 reader.begin_row(self.row_start(k, indices))
         for k, writer in self.writers.items():
             if k in self.parts:
-                writer.row = self.walked(self.parts[k], indices, partial(block.part_stride, k))
+                writer.row = self.row_pointer(self.parts[k], indices, partial(block.part_stride, k))
             else:
                 writer.begin_row(position, row)
         for index, program in enumerate(self.spec.passes):
@@ -286,12 +286,12 @@ class _Kernel:
         for k, reader in self.readers.items():
             if isinstance(reader, StagedReader) and for_tile == (reader.step == "tile"):
                 assert self.folded is not None
-                extents = self.folded.here(self.text, position)
+                extents = self.folded.row_extents(self.text, position)
                 reader.copy_row(self.row_start(k, indices), extents)
 
     def row_start(self, param: int, indices: list[str]) -> str:
         """Return where a row of an operand starts."""
-        return self.walked(self.starts[param], indices, partial(self.block.outer_stride, param))
+        return self.row_pointer(self.starts[param], indices, partial(self.block.outer_stride, param))
 
     def outer_indices(self, row: str) -> list[str]:
         """Split a row's number into one index for each outer axis."""
@@ -301,7 +301,7 @@ class _Kernel:
             row = self.text.let(f"udiv i64 {row}, {extent}")
         return [row, *indices] if self.outer else []
 
-    def walked(self, pointer: str, indices: list[str], stride_at: Callable[[int], int]) -> str:
+    def row_pointer(self, pointer: str, indices: list[str], stride_at: Callable[[int], int]) -> str:
         """Return where a row of a pointer's array starts; its strides are arguments."""
         for axis, index in enumerate(indices):
             stride = self.argument(stride_at(axis))
@@ -330,7 +330,7 @@ class _Kernel:
             self.connect_accumulators(body, index, program, gang)
             values = body.block(program.body)
             for k, writer in writers.items():
-                own = {at: self.stored(values[r], writer) for at, r in sources[k].items()}
+                own = {at: self.round_to_memory(values[r], writer) for at, r in sources[k].items()}
                 writer.take(own, position, gang, bases.get(writer))
 
     def connect_accumulators(self, body: Body, index: int, program: Program, gang: Gang) -> None:
@@ -357,7 +357,7 @@ class _Kernel:
             return value
         return emit_op(self.text, self.dialect, "convert", (value,), value.type.arithmetic)
 
-    def stored(self, value: Value, writer: Writer) -> Value:
+    def round_to_memory(self, value: Value, writer: Writer) -> Value:
         """Return a result in the type of memory."""
         if not writer.type.is_narrow or not writer.streams:
             return value

@@ -51,7 +51,7 @@ class _Bits:
 
     def from_bfloat16(self, x: Value) -> Value:
         """Put zeros below; a nan becomes quiet as by any other conversion."""
-        bits = self.op("shl", self.widened(x), 16)
+        bits = self.op("shl", self.widen(x), 16)
         is_nan = self.compare("ugt", self.op("and", bits, _MAGNITUDE), _INF)
         return self.as_float(self.select(is_nan, self.op("or", bits, _QUIET), bits))
 
@@ -66,7 +66,7 @@ class _Bits:
 
     def from_float16(self, x: Value) -> Value:
         """Move the fields into place; a product with 2^112 corrects the bias, of subnormals too."""
-        bits = self.widened(x)
+        bits = self.widen(x)
         sign = self.op("shl", self.op("and", bits, 0x8000), 16)
         moved = self.op("shl", self.op("and", bits, 0x7FFF), 13)
         scaled = self.as_bits(self.float("fmul", self.as_float(moved), _TWO_TO_112))
@@ -121,7 +121,7 @@ class _Bits:
         number = f"splat (float {b:.1f})" if self.lanes else f"{b:.1f}"
         return self.text.value(f"{instruction} {a}, {number}", F32, self.lanes)
 
-    def widened(self, x: Value) -> Value:
+    def widen(self, x: Value) -> Value:
         return self.text.value(f"zext {x} to {_I32[self.lanes]}", U32, self.lanes)
 
     def cut(self, x: Value, type: ScalarType) -> Value:

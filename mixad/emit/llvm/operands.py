@@ -35,7 +35,7 @@ class Reader:
         """Whether full gangs are read from the array itself."""
         return self.step == "unit"
 
-    def at(self, pointer: str, index: str) -> str:
+    def element_pointer(self, pointer: str, index: str) -> str:
         """Return the pointer to an element of the array."""
         return element_at(self.text, pointer, index, self.type)
 
@@ -46,7 +46,7 @@ class Reader:
     def begin_gang(self, gang: Gang, base: str | None) -> None:
         """Decide where a gang is read from; ``base`` is where element 0 of the row seems to be."""
         if base is not None:
-            self.pointer = self.at(base, gang.here)
+            self.pointer = self.element_pointer(base, gang.here)
         elif self.step == "zero":
             self.pointer = self.row
         else:
@@ -56,7 +56,7 @@ class Reader:
     def fill_stage(self, here: str, count: str) -> None:
         """Copy the last elements of a row, fewer than a gang, padded with the first of them."""
         text = self.text
-        direct = self.at(self.row, here)
+        direct = self.element_pointer(self.row, here)
         byte = ScalarType("uint", 8) if self.type.is_bool else self.type
         first = Value(
             text.let(f"load {llvm_type(byte, False)}, ptr {direct}, align 1"), byte, False

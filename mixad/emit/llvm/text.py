@@ -191,7 +191,7 @@ class Text:
         bits = self.let(f"bitcast {mask} to i{GANG}")
         return self.let(f"icmp ne i{GANG} {bits}, 0")
 
-    def all(self, mask: Value) -> str:
+    def all_lanes(self, mask: Value) -> str:
         """Return an i1: whether every lane of a mask is set."""
         return self.let(f"xor i1 {self.any(self.opposite(mask))}, true")
 

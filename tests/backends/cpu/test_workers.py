@@ -450,11 +450,11 @@ def test_interrupt_not_caught_ends_the_program():
 @pytest.mark.parametrize(
     "body",
     [
-        "workers.shared()",
+        "workers.shared_workers()",
         "flag.value = 1; endless()",
         "flag.value = 1; endless(); time.sleep(0.01)",
         "threading.Thread(target=endless, daemon=True).start(); time.sleep(0.05)",
-        "import atexit; flag.value = 1; workers.shared(); atexit.register(endless)",
+        "import atexit; flag.value = 1; workers.shared_workers(); atexit.register(endless)",
     ],
     ids=["idle", "looking", "asleep", "amid a job", "job at exit"],
 )
