@@ -179,7 +179,7 @@ def recorded_launches() -> Iterator[list[Launch]]:
     What is known of earlier calls would launch kernels without calling them: it is left aside.
     """
     made: list[Launch] = []
-    call, bound, open_strand = Kernel.__call__, Specialiser.bound, gradients.open_strand
+    call, bound, open_strand = Kernel.__call__, Specialiser.bind_call, gradients.open_strand
     openers: tuple[Any, ...] = (gradients, forward, jacobians, kept_calls, recorded_values)
 
     def counted(self: Kernel, arguments: Sequence[Any], backend: str | None = None) -> Any:
@@ -192,13 +192,13 @@ def recorded_launches() -> Iterator[list[Launch]]:
         return replace(prepared, run=None), values
 
     Kernel.__call__ = counted  # type: ignore[method-assign]
-    Specialiser.bound = unprepared  # type: ignore[method-assign]
+    Specialiser.bind_call = unprepared  # type: ignore[method-assign]
     for module in openers:
         module.open_strand = lambda *given: None
     try:
         yield made
     finally:
-        Kernel.__call__, Specialiser.bound = call, bound  # type: ignore[method-assign]
+        Kernel.__call__, Specialiser.bind_call = call, bound  # type: ignore[method-assign]
         for module in openers:
             module.open_strand = open_strand
 

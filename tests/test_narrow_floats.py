@@ -19,7 +19,7 @@ from mixad.kernel.spec import OutputRequest
 from mixad.scalar import dtypes
 from mixad.scalar.build import Builder
 from mixad.scalar.interpret import interpret
-from mixad.scalar.narrow import from_memory, rounded, to_memory
+from mixad.scalar.narrow import from_memory, round_to_type, to_memory
 from mixad.scalar.ops import TABLE
 from mixad.scalar.types import BF16, BOOL, F16, F32, F64, U16
 
@@ -103,7 +103,7 @@ def test_nextafter_is_the_next_of_its_own_type(backend: str) -> None:
 def test_interpreter_agrees_with_the_kernel() -> None:
     b = Builder("held")
     x, y = b.param("x", F16), b.param("y", F16)
-    program = b.finish([b.op("mul", b.held(b.op("mul", x, y)), y), b.op("lt", x, y)])
+    program = b.finish([b.op("mul", b.round_to_storage(b.op("mul", x, y)), y), b.op("lt", x, y)])
     got = execute((program,), (OutputRequest(0, 0), OutputRequest(0, 1)), [X, Y])
     for k in range(len(X)):
         value, less = interpret(program, [X[k], Y[k]])
@@ -369,7 +369,9 @@ def test_kernels_of_different_storage_are_kept_apart() -> None:
         u, v = (b.param(n, kinds[str(a.dtype)]) for n, a in (("x", x), ("y", y)))
         joined = [b.convert(p, F32) for p in (u, v)]
         program = b.finish([b.op("mul", *joined)])
-        return kernel_for((program,), (OutputRequest(0, 0),)).prepare_launch([x, y]).launch.spec.token
+        return (
+            kernel_for((program,), (OutputRequest(0, 0),)).prepare_launch([x, y]).launch.spec.token
+        )
 
     tokens = {token(x, y) for x in (X, *wide(X)) for y in (Y, *wide(Y))}
     assert len(tokens) == 4
@@ -388,7 +390,7 @@ def test_bfloat16_is_rounded_by_numpy_as_by_the_definition() -> None:
     distance = np.minimum(np.abs(x - low.astype("f8")), np.abs(x - high))
     finite = np.isfinite(near)
     np.testing.assert_array_equal(np.abs(near - x)[finite], distance[finite])
-    np.testing.assert_array_equal(rounded(near.astype("f4"), BF16), near.astype("f4"))
+    np.testing.assert_array_equal(round_to_type(near.astype("f4"), BF16), near.astype("f4"))
 
 
 @pytest.fixture

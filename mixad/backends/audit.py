@@ -24,7 +24,7 @@ from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.expected import agrees, known_results
 from mixad.scalar.interpret import TurnLimitError
 from mixad.scalar.ir import Atom, Line, Program, written_vars
-from mixad.scalar.narrow import from_memory, rounded
+from mixad.scalar.narrow import from_memory, round_to_type
 from mixad.scalar.simplify import without_sums
 from mixad.scalar.types import ScalarType
 
@@ -215,7 +215,7 @@ def _on_host(array: Any) -> _Values:
 
 def _number(value: Any, type: ScalarType) -> Any:
     """Return a number as kernels get it: rounded if it has 16 bits."""
-    return rounded(value, type)[()] if type.is_narrow else value
+    return round_to_type(value, type)[()] if type.is_narrow else value
 
 
 def _describe_value(value: Any) -> str:

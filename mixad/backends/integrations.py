@@ -21,7 +21,14 @@ from mixad.errors import BackendError, ConfigurationError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 
-__all__ = ["LOADED", "borrower", "follower", "generators_of", "load_integrations", "integration_results"]
+__all__ = [
+    "LOADED",
+    "borrower",
+    "follower",
+    "generators_of",
+    "load_integrations",
+    "integration_results",
+]
 
 LOADED: list[Integration] = []
 """The integrations of libraries that have been imported."""

@@ -18,7 +18,7 @@ from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.interpret import OutsideError, TurnLimitError, interpret
 from mixad.scalar.ir import Load, Program, Update, walk_statements
 from mixad.scalar.narrow import from_memory
-from mixad.scalar.widen import widened
+from mixad.scalar.widen import widen_program
 
 __all__ = ["locate", "outside_error"]
 
@@ -44,7 +44,7 @@ def locate(
     of the elements.
     """
     element, own = _first(program, arguments, shape, raises)
-    program = widened(program)
+    program = widen_program(program)
     found = _interpret_element(program, own, accumulators)
     where = f", element {element}" if shape else ""
     if found is None:

@@ -40,7 +40,7 @@ def dual_chunks(parsed: Parsed, values: Sequence[Any], wrt: Names, options: Kern
     if parsed.returned is None:
         chunks = tuple([_chunk([dual], (), leaves) for dual in duals])
         return chunks[0] if parsed.single else chunks
-    taken = parsed.returned.taken(duals)
+    taken = parsed.returned.pair_outputs(duals)
     found = [_chunk(outputs, core, leaves) for core, outputs in taken]
     return pytree.unflatten(parsed.returned.structure, found)
 

@@ -176,7 +176,9 @@ class _Call:
             passes=passes,
             launch=prepared.launch,
             unfolded=(
-                kernel.plan_unfolded(arguments, self.options.backend) if is_folded else prepared.launch
+                kernel.plan_unfolded(arguments, self.options.backend)
+                if is_folded
+                else prepared.launch
             ),
             backend=prepared.backend,
             bound=prepared.bound,

@@ -306,7 +306,7 @@ def stored_whole(program: Program, returned: Returned | None) -> Kernel | None:
     if returned is None or not any(returned.cores):
         return None
     places = [(0, k) for k in range(len(program.outputs))]
-    taken = [found for _, found in returned.taken(places)]
+    taken = [found for _, found in returned.pair_outputs(places)]
     requests = [OutputRequest(0, p[0][1], beside=tuple(p[1:])) for p in taken]
     return kernel_for((program,), tuple(requests))
 
@@ -330,5 +330,5 @@ def made(returned: Returned, outputs: Sequence[Any]) -> Any:
     """Return the function's result from the outputs of its program."""
     return pytree.unflatten(
         returned.structure,
-        [put_together(o, core) if core else o[0] for core, o in returned.taken(outputs)],
+        [put_together(o, core) if core else o[0] for core, o in returned.pair_outputs(outputs)],
     )

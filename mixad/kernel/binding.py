@@ -25,7 +25,7 @@ from mixad.kernel.tiling import (
     tile_runs,
 )
 from mixad.scalar.ir import UpdateKind
-from mixad.scalar.narrow import rounded
+from mixad.scalar.narrow import round_to_type
 from mixad.scalar.types import ScalarType
 
 __all__ = ["ArgumentBlock", "Packing", "Result", "bind", "pack_double", "packing_of"]
@@ -253,7 +253,7 @@ def packing_of(type: ScalarType, what: str) -> Packing:
     """
     if type.is_narrow:  # as memory would hold it, in the type that it is computed in
         wide = packing_of(type.arithmetic, what)
-        return lambda value: wide(rounded(value, type).item())
+        return lambda value: wide(round_to_type(value, type).item())
     pack = _PACKING[type.dtype.name].pack
     if type.dtype.name == "float64":
         return pack_double

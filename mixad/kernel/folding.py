@@ -50,7 +50,9 @@ GANG_COST = 2
 """What an operation costs for a gang, where one for a whole row would do."""
 
 
-def partial_sum_shape(fold: Fold, output: int, rows: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+def partial_sum_shape(
+    fold: Fold, output: int, rows: int
+) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """Return the shape that tiles leave of an output, and which of its axes are still to sum.
 
     ``rows`` is the number of rows in a run.

@@ -40,7 +40,9 @@ def order_by_height(program: Program) -> Program:
     return replace(program, body=_sort_block(program.body, summarize_blocks(program), written))
 
 
-def _sort_block(block: Block, summaries: Mapping[int, BlockSummary], written: frozenset[Var]) -> Block:
+def _sort_block(
+    block: Block, summaries: Mapping[int, BlockSummary], written: frozenset[Var]
+) -> Block:
     """Sort a block and the blocks inside it; statements of equal height keep their order."""
     heights = _heights(block, summaries, written)
     order = sorted(range(len(heights)), key=lambda i: -heights[i])

@@ -129,7 +129,9 @@ class _Sums:
         for slot, load in enumerate(exposed.loads, first):
             value = duals.gradient(slot, load.out.type, seeds)
             if value is not None:
-                self.add(load.array, duals.primals[load.flag], duals.at(load.indices), value)
+                self.add(
+                    load.array, duals.primals[load.flag], duals.primals_at(load.indices), value
+                )
         first += len(exposed.loads)
         cotangents: dict[int, dict[int, Atom]] = {}
         for slot, (loop, i) in enumerate(sums, first):
@@ -236,7 +238,7 @@ class _Partials:
         for known, dual in zip(self.partials, duals, strict=True):
             known.update(dual.partials)
 
-    def at(self, places: Sequence[int]) -> list[Atom]:
+    def primals_at(self, places: Sequence[int]) -> list[Atom]:
         return [self.primals[place] for place in places]
 
     def gradient(
@@ -257,7 +259,7 @@ def _turn_of(program: Program, loop: While, free: Sequence[Var]) -> Program:
 def _without_additions(block: Block) -> Block:
     """Return a block that adds to no array."""
 
-    def kept(s: Statement) -> Statement:
+    def strip(s: Statement) -> Statement:
         match s:
             case If():
                 then, orelse = map(_without_additions, (s.then, s.orelse))
@@ -267,7 +269,7 @@ def _without_additions(block: Block) -> Block:
         return s
 
     statements = (s for s in block.statements if not isinstance(s, Update))
-    return Block(tuple(map(kept, statements)), block.results)
+    return Block(tuple(map(strip, statements)), block.results)
 
 
 # -- what is added to arrays -----------------------------------------------------------------------
@@ -333,9 +335,9 @@ class _Functional:
         match s:
             case Update():
                 self.update(s)
-            case If() if list(_added_in(s.then, s.orelse)):
+            case If() if list(_accumulators_added_to(s.then, s.orelse)):
                 self.branch(s)
-            case While() if list(_added_in(s.body)):
+            case While() if list(_accumulators_added_to(s.body)):
                 self.loop(s)
             case _:
                 self.builder.copy(Block((s,), ()), self.names)
@@ -349,12 +351,12 @@ class _Functional:
             term = self.builder.op("mul_zeros", weight, value)
             self.totals[s.array] = self.builder.op("add", self.totals[s.array], term)
 
-    def changed(self, *blocks: Block) -> list[Var]:
+    def accumulated_arrays(self, *blocks: Block) -> list[Var]:
         """Return the arrays with a cotangent to which blocks add."""
-        return [var for var in dict.fromkeys(_added_in(*blocks)) if var in self.totals]
+        return [var for var in dict.fromkeys(_accumulators_added_to(*blocks)) if var in self.totals]
 
     def branch(self, s: If) -> None:
-        changed, before = self.changed(s.then, s.orelse), dict(self.totals)
+        changed, before = self.accumulated_arrays(s.then, s.orelse), dict(self.totals)
 
         def side(block: Block) -> list[Atom]:
             self.totals.update(before)
@@ -365,7 +367,7 @@ class _Functional:
         self.totals.update(zip(changed, outs[len(s.outs) :], strict=True))
 
     def loop(self, s: While) -> None:
-        changed, count = self.changed(s.body), len(s.carries)
+        changed, count = self.accumulated_arrays(s.body), len(s.carries)
 
         def enter(carries: Sequence[Atom]) -> None:
             self.names.update(zip(s.carries, carries, strict=False))
@@ -385,7 +387,7 @@ class _Functional:
         self.totals.update(zip(changed, outs[count:], strict=True))
 
 
-def _added_in(*blocks: Block) -> Iterator[Var]:
+def _accumulators_added_to(*blocks: Block) -> Iterator[Var]:
     """Yield the accumulators to which blocks add."""
     for block in blocks:
         yield from (s.array for s in walk_statements(block) if isinstance(s, Update))

@@ -245,7 +245,7 @@ class _Exposing:
         found: list[_Found] = []
         for s in block.statements:
             self.builder.line = s.line or self.builder.line
-            if isinstance(s, If) and self.wanted(s.then, s.orelse):
+            if isinstance(s, If) and self.collect_accesses(s.then, s.orelse):
                 found += self.branch(s)
                 continue
             self.builder.copy(Block((s,), ()), self.names)
@@ -260,7 +260,7 @@ class _Exposing:
             return s.out in self.accesses.loads
         return bool(s.outs) and s.outs[0] in self.accesses.loops
 
-    def wanted(self, *blocks: Block) -> list[_Wanted]:
+    def collect_accesses(self, *blocks: Block) -> list[_Wanted]:
         """Return the accesses in blocks, in the order in which `block` finds them."""
         statements = (s for block in blocks for s in _outside_of_loops(block))
         return [s for s in statements if isinstance(s, Load | While) and self.is_wanted(s)]
@@ -280,7 +280,7 @@ class _Exposing:
         )
         self.names.update(zip(s.outs, outs, strict=False))
         rest, found = outs[len(s.outs) :], []
-        for each in self.wanted(s.then, s.orelse):
+        for each in self.collect_accesses(s.then, s.orelse):
             count = len(_types(each))
             found.append(_Found(each, rest[:count]))
             rest = rest[count:]
@@ -288,7 +288,7 @@ class _Exposing:
 
     def zeros(self, block: Block) -> list[Atom]:
         """Return placeholders for the accesses of a block that does not run."""
-        kinds = [type for each in self.wanted(block) for type in _types(each)]
+        kinds = [type for each in self.collect_accesses(block) for type in _types(each)]
         return [self.builder.const(0, type) for type in kinds]
 
 

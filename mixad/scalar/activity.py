@@ -84,14 +84,16 @@ def _seedable(param: Param) -> Var:
     return param.var
 
 
-def _of(atom: Atom, found: Mapping[Var, frozenset[int]]) -> frozenset[int]:
+def _inputs_of(atom: Atom, found: Mapping[Var, frozenset[int]]) -> frozenset[int]:
     return found.get(atom, _NONE) if isinstance(atom, Var) else _NONE
 
 
 def _visit_block(block: Block, found: dict[Var, frozenset[int]]) -> None:
     for statement in block.statements:
-        if isinstance(statement, Update) and _of(statement.value, found):
-            found[statement.array] = _of(statement.array, found) | _of(statement.value, found)
+        if isinstance(statement, Update) and _inputs_of(statement.value, found):
+            found[statement.array] = _inputs_of(statement.array, found) | _inputs_of(
+                statement.value, found
+            )
         outs = _slots_of_outs(statement, found)
         for var, slots in zip(written_vars(statement), outs, strict=False):
             if slots and var.type.is_float:
@@ -101,33 +103,33 @@ def _visit_block(block: Block, found: dict[Var, frozenset[int]]) -> None:
 def _slots_of_outs(s: Statement, found: dict[Var, frozenset[int]]) -> list[frozenset[int]]:
     match s:
         case Equation():
-            slots = _NONE.union(*(_of(s.args[i], found) for i in active_arguments[s.op]))
+            slots = _NONE.union(*(_inputs_of(s.args[i], found) for i in active_arguments[s.op]))
             return [slots | {SINGULAR} if slots and BY_NAME[s.op].singular else slots]
         case Load():
-            return [_of(s.array, found) | _of(s.out, found)]
+            return [_inputs_of(s.array, found) | _inputs_of(s.out, found)]
         case If():
             _visit_block(s.then, found)
             _visit_block(s.orelse, found)
             return [
-                _of(a, found) | _of(b, found)
+                _inputs_of(a, found) | _inputs_of(b, found)
                 for a, b in zip(s.then.results, s.orelse.results, strict=True)
             ]
         case While():
             carried = _slots_of_carries(s, found)
             # Where a loop has no fixed point, its derivative is not finite.
             carried = [f | {SINGULAR} if f and s.implicit else f for f in carried]
-            return [f | _of(out, found) for f, out in zip(carried, s.outs, strict=True)]
+            return [f | _inputs_of(out, found) for f, out in zip(carried, s.outs, strict=True)]
     return []
 
 
 def _slots_of_carries(s: While, found: dict[Var, frozenset[int]]) -> list[frozenset[int]]:
     """Grow the carries' slots until an iteration of the body adds none."""
-    slots = [_of(a, found) if a.type.is_float else _NONE for a in s.inits]
+    slots = [_inputs_of(a, found) if a.type.is_float else _NONE for a in s.inits]
     while True:
         found.update({v: f for v, f in zip(s.carries, slots, strict=True) if f})
         _visit_block(s.body, found)
         grown = [
-            f | _of(a, found) if a.type.is_float else _NONE
+            f | _inputs_of(a, found) if a.type.is_float else _NONE
             for f, a in zip(slots, s.body.results, strict=True)
         ]
         if grown == slots:

@@ -85,7 +85,7 @@ class _Factor:
     source: Var
     partial: _Partial
 
-    def pulled(self, builder: Builder, adjoint: _Partial) -> _Partial:
+    def pull(self, builder: Builder, adjoint: _Partial) -> _Partial:
         return _product(builder, adjoint, self.partial, self.source.type)
 
 
@@ -102,7 +102,7 @@ class _Choice:
     names: Mapping[str, Atom]
     along: frozenset[str]
 
-    def pulled(self, builder: Builder, adjoint: _Partial) -> _Partial:
+    def pull(self, builder: Builder, adjoint: _Partial) -> _Partial:
         type = _wider(adjoint.atom.type, self.source.type)
         moving, zero = builder.convert(adjoint.atom, type), builder.const(0.0, type)
         names = {
@@ -249,7 +249,7 @@ class _Walks:
         if not edges:
             return
         self.edges[out] = edges
-        self.reach[out] = _joined([self.reach.get(e.source, _NOTHING) for e in edges])
+        self.reach[out] = _join_reach([self.reach.get(e.source, _NOTHING) for e in edges])
         if self.around is None:
             for edge in edges:
                 source = edge.source
@@ -300,14 +300,16 @@ class _Walks:
     def branch(self, s: If) -> None:
         cond = self.value(s.cond)
         if isinstance(cond, Const):
-            self.inlined(s.outs, s.then if cond.value else s.orelse)
+            self.inline(s.outs, s.then if cond.value else s.orelse)
             return
         line, sides = self.builder.line, (self.side(s.then, s.outs), self.side(s.orelse, s.outs))
         pairs = list(dict.fromkeys(chain(*(side.partials for side in sides))))
-        partials = {pair: _merged([side.partials.get(pair) for side in sides]) for pair in pairs}
+        partials = {
+            pair: _merge_sides([side.partials.get(pair) for side in sides]) for pair in pairs
+        }
         stored = [pair for pair in pairs if not isinstance(partials[pair].atom, Const)]
         types = [partials[pair].atom.type for pair in stored]
-        then, orelse = (self.finished(side, stored, types) for side in sides)
+        then, orelse = (self.finish_block(side, stored, types) for side in sides)
         outs = self.builder.add_if(cond, then, orelse, line)
         self.names.update(zip(s.outs, outs, strict=False))
         for pair, atom in zip(stored, outs[len(s.outs) :], strict=True):
@@ -326,7 +328,7 @@ class _Walks:
         partials = {(of, v): p for of, row in rows.items() for v, p in row.items()}
         return _Side(draft, results, partials, tuple(joints))
 
-    def finished(
+    def finish_block(
         self, side: _Side, pairs: Iterable[tuple[Var, Var]], types: Iterable[ScalarType]
     ) -> Block:
         """Return a block whose results end in partials of some types, missing ones as zeros."""
@@ -359,7 +361,7 @@ class _Walks:
         """Return partials without those of this block's variables that go nowhere."""
         return {v: p for v, p in row.items() if v not in self.edges or v in joints}
 
-    def inlined(self, outs: Sequence[Var], block: Block) -> None:
+    def inline(self, outs: Sequence[Var], block: Block) -> None:
         """Add the statements of the block that runs."""
         values = self.block(block)
         for out, result, value in zip(outs, block.results, values, strict=True):
@@ -382,7 +384,7 @@ class _Walks:
         adjoints = {target: _Partial(self.builder.const(1.0, target.type))}
         for var in reversed(self.edges):
             if var in adjoints and (var == target or not self.stops(var, adjoints[var])):
-                for source, partial in self.pulled(var, adjoints.pop(var)):
+                for source, partial in self.pull(var, adjoints.pop(var)):
                     self.add(adjoints, source, partial)
         return adjoints
 
@@ -390,7 +392,7 @@ class _Walks:
         """Whether a walk ends at a joint, to go on in the surrounding block."""
         return self.around is not None and adjoint.infinite and self.is_joint(var)
 
-    def pulled(self, var: Var, adjoint: _Partial) -> Iterable[tuple[Var, _Partial]]:
+    def pull(self, var: Var, adjoint: _Partial) -> Iterable[tuple[Var, _Partial]]:
         """Return what the adjoint of a variable adds to others."""
         if SINGULAR in self.active[var]:  # dual numbers have a strong zero from here on
             adjoint = replace(adjoint, selected=True)
@@ -400,7 +402,7 @@ class _Walks:
                 yield source, _product(self.builder, adjoint, partial, source.type)
             return
         for edge in self.edges[var]:
-            yield edge.source, edge.pulled(self.builder, adjoint)
+            yield edge.source, edge.pull(self.builder, adjoint)
 
     def add(self, adjoints: dict[Var, _Partial], var: Var, partial: _Partial) -> None:
         """Add to the adjoint of a variable."""
@@ -418,7 +420,7 @@ class _Walks:
         adjoints[var] = partial
 
 
-def _joined(sources: Sequence[_Reach]) -> _Reach:
+def _join_reach(sources: Sequence[_Reach]) -> _Reach:
     """Return the reach of a variable that is made of others."""
     paths = Counter(v for source in sources for v in source.once)
     often = {v for v, count in paths.items() if count > 1}.union(*(s.often for s in sources))
@@ -440,7 +442,7 @@ def _product(builder: Builder, adjoint: _Partial, local: _Partial, source: Scala
     return _Partial(builder.op("mul_zero" if is_strong else "mul", y, x), infinite, selected)
 
 
-def _merged(sides: Sequence[_Partial | None]) -> _Partial:
+def _merge_sides(sides: Sequence[_Partial | None]) -> _Partial:
     """Return a partial after two branches; its atom stands for a type, if it is no number.
 
     It is a number where both branches have the same.

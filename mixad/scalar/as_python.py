@@ -76,9 +76,9 @@ def as_python_source(program: Program, arguments: Sequence[Any] | None = None) -
     """
     params = ", ".join(f"v{p.var.id}" for p in (*program.params, *program.accumulators))
     lines = [f"{_PRELUDE}\ndef program({params}):"]
-    lines += _indented(f"update{a.var.id} = {_update(a.kind)}" for a in program.accumulators)
-    lines += _indented(_block(program.body))
-    lines += _indented([f"return ({_listed(program.outputs)},)"])
+    lines += _indent(f"update{a.var.id} = {_update(a.kind)}" for a in program.accumulators)
+    lines += _indent(_block(program.body))
+    lines += _indent([f"return ({_join_atoms(program.outputs)},)"])
     if arguments is not None:
         given = zip((*program.params, *program.accumulators), arguments, strict=True)
         shown = ", ".join(_argument(p.var.type, p.array is not None, a) for p, a in given)
@@ -102,15 +102,15 @@ def _literal(value: bool | int | float, type: ScalarType) -> str:
     return f"np.{name}({shown})"
 
 
-def _shown(atom: Atom) -> str:
+def _atom_text(atom: Atom) -> str:
     return _literal(atom.value, atom.type) if isinstance(atom, Const) else f"v{atom.id}"
 
 
-def _listed(atoms: Iterable[Atom]) -> str:
-    return ", ".join(map(_shown, atoms))
+def _join_atoms(atoms: Iterable[Atom]) -> str:
+    return ", ".join(map(_atom_text, atoms))
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def _indent(lines: Iterable[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
@@ -120,11 +120,11 @@ def _block(block: Block) -> list[str]:
 
 def _ending(block: Block, targets: Sequence[Atom]) -> list[str]:
     """Spell a block that ends by assigning its results."""
-    return _indented([*_block(block), *_assigned(targets, block.results)]) or ["    pass"]
+    return _indent([*_block(block), *_assignment(targets, block.results)]) or ["    pass"]
 
 
-def _assigned(targets: Sequence[Atom], values: Sequence[Atom]) -> list[str]:
-    return [f"{_listed(targets)} = {_listed(values)}"] if targets else []
+def _assignment(targets: Sequence[Atom], values: Sequence[Atom]) -> list[str]:
+    return [f"{_join_atoms(targets)} = {_join_atoms(values)}"] if targets else []
 
 
 def _statement(s: Statement) -> list[str]:
@@ -133,27 +133,27 @@ def _statement(s: Statement) -> list[str]:
             return [f"v{s.out.id} = {_equation(s)}"]
         case If():
             then, orelse = _ending(s.then, s.outs), _ending(s.orelse, s.outs)
-            return [f"if {_shown(s.cond)}:", *then, "else:", *orelse]
+            return [f"if {_atom_text(s.cond)}:", *then, "else:", *orelse]
         case While():
             return _loop(s)
         case Load():
-            return [f"v{s.out.id} = v{s.array.id}[{_listed(s.indices)}]"]
+            return [f"v{s.out.id} = v{s.array.id}[{_join_atoms(s.indices)}]"]
         case Update():
-            element = f"v{s.array.id}[{_listed(s.indices)}]"
-            return [f"{element} = update{s.array.id}({element}, {_shown(s.value)})"]
+            element = f"v{s.array.id}[{_join_atoms(s.indices)}]"
+            return [f"{element} = update{s.array.id}({element}, {_atom_text(s.value)})"]
         case Touch():
             return []
 
 
 def _loop(s: While) -> list[str]:
-    test = [*_block(s.cond), f"if not {_shown(s.cond.results[0])}:", "    break"]
-    turn = [*test, *_block(s.body), *_assigned(s.carries, s.body.results)]
-    begin = _assigned(s.carries, s.inits)
-    return [*begin, "while True:", *_indented(turn), *_assigned(s.outs, s.carries)]
+    test = [*_block(s.cond), f"if not {_atom_text(s.cond.results[0])}:", "    break"]
+    turn = [*test, *_block(s.body), *_assignment(s.carries, s.body.results)]
+    begin = _assignment(s.carries, s.inits)
+    return [*begin, "while True:", *_indent(turn), *_assignment(s.outs, s.carries)]
 
 
 def _equation(s: Equation) -> str:
-    args = [_shown(a) for a in s.args]
+    args = [_atom_text(a) for a in s.args]
     spelling = _SPELLINGS.get(s.op)
     if spelling is not None:
         return spelling.format(*args)

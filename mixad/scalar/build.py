@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from mixad.scalar.evaluate import constant
-from mixad.scalar.identities import simplified
+from mixad.scalar.identities import find_simpler
 from mixad.scalar.ir import (
     ArrayType,
     Atom,
@@ -125,12 +125,12 @@ class Builder:
         Conversions state their type.
         """
         out_type = result_type(name, tuple([a.type for a in args]), type)
-        simpler = simplified(self, name, args, out_type)
+        simpler = find_simpler(self, name, args, out_type)
         if simpler is not None:
             return simpler
         ordered = sorted(args, key=_order) if name in _COMMUTATIVE else args
         number = self.number((name, out_type.name, *ordered))
-        found = self.known(number)
+        found = self.known_value(number)
         if found is not None:
             return found
         equation = Equation(self.fresh(out_type), name, args, self.line)
@@ -143,7 +143,7 @@ class Builder:
         """Return a number for a computed value, equal for equal spellings; each is hashed once."""
         return self._numbers.setdefault(spelling, len(self._numbers))
 
-    def known(self, number: int) -> Atom | None:
+    def known_value(self, number: int) -> Atom | None:
         """Return the value that has a number, in this block or one around it."""
         for known in reversed(self._known):
             found = known.get(number)
@@ -157,9 +157,9 @@ class Builder:
 
     def cast(self, atom: Atom, type: ScalarType) -> Atom:
         """Return ``atom`` in the type of an array's elements, rounded if that is narrow."""
-        return atom if atom.type == type else self.held(self.convert(atom, type))
+        return atom if atom.type == type else self.round_to_storage(self.convert(atom, type))
 
-    def held(self, atom: Atom) -> Atom:
+    def round_to_storage(self, atom: Atom) -> Atom:
         """Round a value of a narrow type to what memory holds; others are unchanged."""
         return self.op("convert", atom, type=atom.type) if atom.type.is_narrow else atom
 
@@ -253,7 +253,9 @@ class Builder:
     def load(self, array: Var, *indices: Atom, is_inside: bool = False) -> Atom:
         """Read an element of an array, or return what an earlier read of a param's element gave."""
         number = self.number(("load", array, *indices))
-        found = None if any(a.var == array for a in self._accumulators) else self.known(number)
+        found = (
+            None if any(a.var == array for a in self._accumulators) else self.known_value(number)
+        )
         if found is None:
             found = self._known[-1][number] = self.fresh(array.type)
             self._append(Load(found, array, indices, self.line, is_inside))

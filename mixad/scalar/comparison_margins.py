@@ -130,14 +130,14 @@ def _kind(
     s: Equation, movable: Sequence[int], flowing: set[Var], turns: set[Var]
 ) -> KinkKind | None:
     if s.op in _COMPARISONS or _is_truth(s):
-        return None if len(set(s.args)) < len(s.args) else _decided(s.out in turns)
+        return None if len(set(s.args)) < len(s.args) else _decision_kind(s.out in turns)
     if s.op in _EXTREMES or s.op in _TIES or (s.op == "copysign" and 1 not in movable):
         return "tie" if s.out in flowing else None
     jumps = s.op in _JUMPS or s.op == "copysign" or _is_truncation(s)
     return "jump" if jumps else None
 
 
-def _decided(turns: bool) -> KinkKind:
+def _decision_kind(turns: bool) -> KinkKind:
     return "trip count" if turns else "branch"
 
 
@@ -218,7 +218,7 @@ def _decide(atoms: Sequence[Atom], made: Mapping[Var, Statement], found: set[Var
 # -- how far ---------------------------------------------------------------------------------------
 
 
-def _apart(args: Sequence[Term], still: Sequence[Term]) -> Term:
+def _relative_distance(args: Sequence[Term], still: Sequence[Term]) -> Term:
     """Return the distance of two numbers: relative, unless one of them stays at 0."""
     x, y = args
     if any(isinstance(t.atom, Const) and t.atom.value == 0 for t in args):
@@ -242,7 +242,7 @@ def _from_whole(x: Term) -> Term:
     return abs(x - call("rint", x))
 
 
-def _from_truncated(args: Sequence[Term]) -> Term:
+def _distance_to_whole(args: Sequence[Term]) -> Term:
     """Return the distance from the next whole number that is not 0."""
     (x,) = args
     return call("where", abs(x) < 0.5, 1.0 - abs(x), _from_whole(x))
@@ -269,12 +269,12 @@ _JUMPS: Mapping[str, _Distance] = MappingProxyType(
         "signbit": _from_zero,
         "floor": lambda args: _from_whole(args[0]),
         "ceil": lambda args: _from_whole(args[0]),
-        "trunc": _from_truncated,
+        "trunc": _distance_to_whole,
         "rint": lambda args: abs(args[0] - call("floor", args[0]) - 0.5),
         "floordiv": lambda args: _from_whole(args[0] / args[1]),
         "mod": lambda args: _from_whole(args[0] / args[1]),
         "atan2": _from_cut,
-        "fmod": lambda args: _from_truncated([args[0] / args[1]]),
+        "fmod": lambda args: _distance_to_whole([args[0] / args[1]]),
     }
 )
 
@@ -283,9 +283,9 @@ def _distance(s: Equation, movable: Sequence[int]) -> _Distance:
     """Return the function for the distance of an equation's arguments from its kink."""
     if s.op in _COMPARISONS or s.op in _EXTREMES:
         still = [i for i, a in enumerate(s.args) if isinstance(a, Var) and i not in movable]
-        return lambda args: _apart(args, [args[i] for i in still])
+        return lambda args: _relative_distance(args, [args[i] for i in still])
     if s.op == "convert":
-        return _from_zero if s.out.type.is_bool else _from_truncated
+        return _from_zero if s.out.type.is_bool else _distance_to_whole
     if s.op == "copysign":
         return lambda args: reduce(_smaller, [abs(args[i]) for i in movable])
     return _TIES.get(s.op) or _JUMPS[s.op]
@@ -345,13 +345,15 @@ class _Walk:
     def branch(self, s: If) -> None:
         places, before = self.inside(s), dict(self.least)
 
-        def taken(block: Block) -> list[Atom]:
+        def branch_results(block: Block) -> list[Atom]:
             self.least = dict(before)
             return [*self.block(block), *(self.least[p] for p in places)]
 
-        found = self.builder.if_(self.value(s.cond), lambda: taken(s.then), lambda: taken(s.orelse))
+        found = self.builder.if_(
+            self.value(s.cond), lambda: branch_results(s.then), lambda: branch_results(s.orelse)
+        )
         self.least = before
-        self.left(s.outs, places, found)
+        self.name_results(s.outs, places, found)
 
     def loop(self, s: While) -> None:
         """Copy a loop; the margins of its test belong to the iteration that it decides."""
@@ -360,7 +362,7 @@ class _Walk:
 
         def enter(carries: Sequence[Atom]) -> None:
             self.least = dict(before)
-            self.left(s.carries, places, carries)
+            self.name_results(s.carries, places, carries)
 
         def cond(*carries: Atom) -> Atom:
             enter(carries)
@@ -376,7 +378,9 @@ class _Walk:
         self.block(s.cond)  # the test that ended it
         self.names.update(zip(s.outs, found, strict=False))
 
-    def left(self, outs: Sequence[Var], places: Sequence[Place], found: Sequence[Atom]) -> None:
+    def name_results(
+        self, outs: Sequence[Var], places: Sequence[Place], found: Sequence[Atom]
+    ) -> None:
         """Name the variables of a statement: its results, then the margins."""
         self.names.update(zip(outs, found, strict=False))
         self.least.update(zip(places, found[len(outs) :], strict=True))

@@ -15,7 +15,7 @@ import numpy as np
 from mixad.scalar.expression import Term, call
 from mixad.scalar.ir import Const
 
-__all__ = ["Solved", "solved"]
+__all__ = ["Solved", "solve_system"]
 
 _LOST = 8.0
 """A smaller pivot, in units in the last place of the terms of its difference, is none."""
@@ -39,7 +39,7 @@ class _Row:
     sizes: list[Term]
     sides: list[Term]
 
-    def chosen(self, swap: Term, other: _Row) -> _Row:
+    def choose(self, swap: Term, other: _Row) -> _Row:
         """Return the other row where they are exchanged, else this one."""
         pairs = zip(self.parts, other.parts, strict=True)
         return _Row(*([call("where", swap, b, a) for a, b in zip(*p, strict=True)] for p in pairs))
@@ -49,7 +49,7 @@ class _Row:
         return self.entries, self.sizes, self.sides
 
 
-def solved(
+def solve_system(
     matrix: Sequence[Sequence[Term]],
     sizes: Sequence[Sequence[Term]],
     sides: Sequence[Sequence[Term]],
@@ -60,25 +60,25 @@ def solved(
     the unknowns that depend on it, for that side; one in the matrix may reach all.
     """
     rows = [_Row(*map(list, parts)) for parts in zip(matrix, sizes, sides, strict=True)]
-    tests = [_eliminated(rows, k) for k in range(len(rows))]
-    return Solved(_substituted(rows), reduce(lambda a, b: a & b, tests))
+    tests = [_eliminate(rows, k) for k in range(len(rows))]
+    return Solved(_back_substitute(rows), reduce(lambda a, b: a & b, tests))
 
 
-def _eliminated(rows: list[_Row], k: int) -> Term:
+def _eliminate(rows: list[_Row], k: int) -> Term:
     """Eliminate an unknown from the rows below; return whether it has a pivot."""
     for i in range(k + 1, len(rows)):
         if not _is_zero(rows[i].entries[k]):
             swap = abs(rows[i].entries[k]) > abs(rows[k].entries[k])
-            rows[k], rows[i] = rows[k].chosen(swap, rows[i]), rows[i].chosen(swap, rows[k])
+            rows[k], rows[i] = rows[k].choose(swap, rows[i]), rows[i].choose(swap, rows[k])
     pivot = rows[k].entries[k]
     for row in rows[k + 1 :]:
         if not _is_zero(row.entries[k]):
-            _reduced(row, rows[k], row.entries[k] / pivot, k)
+            _subtract_multiple(row, rows[k], row.entries[k] / pivot, k)
     lost = _LOST * float(np.finfo(pivot.type.arithmetic.dtype).eps)
     return abs(pivot) > rows[k].sizes[k] * lost
 
 
-def _reduced(row: _Row, by: _Row, factor: Term, k: int) -> None:
+def _subtract_multiple(row: _Row, by: _Row, factor: Term, k: int) -> None:
     """Subtract a multiple of another row to the right of a column."""
     for j in range(k + 1, len(row.entries)):
         if not _is_zero(by.entries[j]):
@@ -90,7 +90,7 @@ def _reduced(row: _Row, by: _Row, factor: Term, k: int) -> None:
     ]
 
 
-def _substituted(rows: Sequence[_Row]) -> tuple[tuple[Term, ...], ...]:
+def _back_substitute(rows: Sequence[_Row]) -> tuple[tuple[Term, ...], ...]:
     """Return the unknowns of a triangular system, the last one found first."""
     found: list[tuple[Term, ...]] = []
     for k in reversed(range(len(rows))):

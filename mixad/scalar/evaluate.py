@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mixad.scalar.ir import Const
-from mixad.scalar.narrow import rounded
+from mixad.scalar.narrow import round_to_type
 from mixad.scalar.types import ScalarType
 
 __all__ = ["DEFINITIONS", "constant", "evaluate", "instruction"]
@@ -60,7 +60,7 @@ def instruction(name: str, type: ScalarType) -> Callable[..., Scalar]:
 def _convert(x: Scalar, type: ScalarType) -> Scalar:
     """Convert; floats go to integers towards zero, clamped to the range, nan to 0."""
     if type.is_narrow:
-        return rounded(x, type)[()]
+        return round_to_type(x, type)[()]
     if not (type.is_integer and x.dtype.kind == "f"):
         return np.asarray(x).astype(type.dtype)[()]
     if math.isnan(x):
@@ -113,10 +113,10 @@ def _integer_division(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
     if y == 0:
         return x.dtype.type(0), x.dtype.type(0)
     quotient, remainder = divmod(int(x), int(y))
-    return _wrapped(quotient, x.dtype), _wrapped(remainder, x.dtype)
+    return _wrap_integer(quotient, x.dtype), _wrap_integer(remainder, x.dtype)
 
 
-def _wrapped(value: int, dtype: np.dtype[Any]) -> Scalar:
+def _wrap_integer(value: int, dtype: np.dtype[Any]) -> Scalar:
     return np.asarray(value & ((1 << (8 * dtype.itemsize)) - 1), f"u{dtype.itemsize}").view(dtype)[
         ()
     ]
@@ -132,7 +132,7 @@ def _mod(x: Scalar, y: Scalar) -> Scalar:
 
 def _shl(x: Scalar, y: Scalar) -> Scalar:
     bits = 8 * x.dtype.itemsize
-    return _wrapped(int(x) << int(y), x.dtype) if 0 <= y < bits else x.dtype.type(0)
+    return _wrap_integer(int(x) << int(y), x.dtype) if 0 <= y < bits else x.dtype.type(0)
 
 
 def _shr(x: Scalar, y: Scalar) -> Scalar:

@@ -53,7 +53,7 @@ def known_results(
     witness = _Witness()
     watched = interpreter(program, max_turns=max_turns, watch=witness)
 
-    def known(arguments: Sequence[Any]) -> list[tuple[Scalar, float, bool]]:
+    def results_with_bounds(arguments: Sequence[Any]) -> list[tuple[Scalar, float, bool]]:
         witness.start(lambda: 0)
         values, decisions = watched(arguments), witness.decisions
         spread = [0.0] * len(values)
@@ -66,7 +66,7 @@ def known_results(
             spread = [max(pair) for pair in zip(spread, apart, strict=True)]
         return [(v, 4.0 * s, _is_small(s, v)) for s, v in zip(spread, values, strict=True)]
 
-    return known
+    return results_with_bounds
 
 
 def _amounts(pattern: int) -> Callable[[], int]:
@@ -89,10 +89,10 @@ class _Witness:
             self.decisions.append(result.item())
         if is_exact(equation.op):
             return result
-        return _displaced(equation.op, result, self.amount())
+        return _displace(equation.op, result, self.amount())
 
 
-def _displaced(name: str, value: Scalar, units: int) -> Scalar:
+def _displace(name: str, value: Scalar, units: int) -> Scalar:
     """Move a value by units in the last place; what has no neighbours stays.
 
     The sign of a nan, which `signbit` and `copysign` read, is the processor's or the library's.

@@ -166,13 +166,14 @@ def call(op: str, *args: Operand, type: ScalarType | None = None) -> Term:
     literal = values[-1].type if values else type
     builder = terms[0].builder
     atoms = [
-        a.atom if isinstance(a, Term) else builder.const(a, _stated(op, literal)) for a in args
+        a.atom if isinstance(a, Term) else builder.const(a, _require_type(op, literal))
+        for a in args
     ]
     stated = type if op in ("convert", "bitcast") else None
     return Term(builder, builder.op(op, *atoms, type=stated))
 
 
-def _stated(op: str, type: ScalarType | None) -> ScalarType:
+def _require_type(op: str, type: ScalarType | None) -> ScalarType:
     if type is None:
         raise TypeError(f"{op} of numbers alone needs type=")
     return type

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 from mixad.scalar.build import Builder
-from mixad.scalar.elimination import solved
+from mixad.scalar.elimination import solve_system
 from mixad.scalar.expression import Term, call
-from mixad.scalar.implicit import MAX_UNKNOWNS, Values, refuse_crowd, refuse_total, together
+from mixad.scalar.implicit import MAX_UNKNOWNS, Values, refuse_crowd, refuse_total, dependent_groups
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.types import F32, ScalarType
 
@@ -70,7 +70,7 @@ class FixedPoint:
         """
         graph = {i: list(step.by_carry) for i, step in self.steps.items()}
         found: Tangents = {}
-        for group in together(graph):
+        for group in dependent_groups(graph):
             system = _System(self, group)
             sides = [[system.side(i, slot, found) for slot in slots] for i in group]
             if len(group) > 1 or group[0] in graph[group[0]]:
@@ -118,7 +118,7 @@ class _System:
         self.check()
         aside = {i: self.is_aside(i) for i in self.group if self.may_stay(i)}
         rows = [self.row(i, side, aside.get(i)) for i, side in zip(self.group, sides, strict=True)]
-        found = solved(*([row[part] for row in rows] for part in range(3)))
+        found = solve_system(*([row[part] for row in rows] for part in range(3)))
         steps = {i: column[0] for i, column in zip(self.group, found.columns, strict=True)}
         all_are = found.is_regular & self.is_near(steps, steps, aside) & self.has_converged
         return [

@@ -164,7 +164,7 @@ class _Writer:
         self.accumulators: list[Var] = []
         self.unread: dict[Atom, None] = {}  # an ordered set: what nothing depends on yet
         # Few types in one program, so that values meet instead of being converted all the time.
-        self.types = list(dict.fromkeys(self.chosen(recipe.types) for _ in self.some(4)))
+        self.types = list(dict.fromkeys(self.choose(recipe.types) for _ in self.some(4)))
         accepted = {
             type: [name for name in recipe.ops if _accepts(name, type)]
             for type in (*self.types, BOOL, I32)
@@ -178,7 +178,7 @@ class _Writer:
             array = ArrayType(self.type(), self.integer(1, 2))
             self.arrays.append((self.builder.array_param("a", array), array))
         if self.recipe.sums:
-            array = ArrayType(self.chosen([t for t in self.recipe.types if t.is_float]), 1)
+            array = ArrayType(self.choose([t for t in self.recipe.types if t.is_float]), 1)
             self.accumulators.append(self.builder.accumulator("sums", array))
         self.statements(self.recipe.depth)
         outputs = self.late_first(self.scopes[0])[: self.recipe.outputs]
@@ -190,7 +190,7 @@ class _Writer:
 
     # -- choices ---------------------------------------------------------------------------------
 
-    def chosen(self, alternatives: Sequence[T]) -> T:
+    def choose(self, alternatives: Sequence[T]) -> T:
         return alternatives[self.integer(0, len(alternatives) - 1)]
 
     def some(self, most: int) -> Iterator[int]:
@@ -201,7 +201,7 @@ class _Writer:
             yield k
 
     def type(self) -> ScalarType:
-        return self.chosen(self.types)
+        return self.choose(self.types)
 
     @property
     def visible(self) -> list[Atom]:
@@ -222,7 +222,7 @@ class _Writer:
 
     def read(self, atoms: Sequence[Atom]) -> Atom:
         """Choose an atom and count it as read."""
-        atom = self.chosen(atoms)
+        atom = self.choose(atoms)
         self.unread.pop(atom, None)
         return atom
 
@@ -242,10 +242,10 @@ class _Writer:
 
     def constant(self, type: ScalarType) -> Const:
         if type.is_bool or self.chance(0.15):
-            return self.builder.const(self.chosen(special_values(type)), type)
+            return self.builder.const(self.choose(special_values(type)), type)
         if type.is_integer:
             return self.builder.const(self.integer(0, 9), type)
-        return self.builder.const(self.chosen((0.25, 0.5, 1.0, 1.5, 2.0, 3.0)), type)
+        return self.builder.const(self.choose((0.25, 0.5, 1.0, 1.5, 2.0, 3.0)), type)
 
     # -- statements ------------------------------------------------------------------------------
 
@@ -268,23 +268,23 @@ class _Writer:
 
     def equation(self) -> Atom:
         common = [type for type in self.types if type in self.ops_of]
-        type = self.chosen(common if common and self.chance(0.8) else [*self.ops_of])
-        name = self.chosen(self.ops_of[type])
+        type = self.choose(common if common and self.chance(0.8) else [*self.ops_of])
+        name = self.choose(self.ops_of[type])
         if name == "where":
             return self.builder.op(name, self.value(BOOL), self.value(type), self.value(type))
         args = [self.value(type) for _ in range(BY_NAME[name].arity)]
-        return self.builder.op(name, *args, type=self.stated(name, type))
+        return self.builder.op(name, *args, type=self.stated_type(name, type))
 
-    def stated(self, name: str, type: ScalarType) -> ScalarType | None:
+    def stated_type(self, name: str, type: ScalarType) -> ScalarType | None:
         if name == "convert":
             return self.type()
         if name == "bitcast":
             # A float's bits as an integer would compare nans by their payload.
-            return self.chosen([t for t in ALL_TYPES if _same_width_number(t, type)])
+            return self.choose([t for t in ALL_TYPES if _same_width_number(t, type)])
         return None
 
     def load(self) -> Atom:
-        array, type = self.chosen(self.arrays)
+        array, type = self.choose(self.arrays)
         return self.builder.load(array, *(self.index() for _ in range(type.rank)))
 
     def index(self) -> Atom:
@@ -300,7 +300,7 @@ class _Writer:
         finally:
             self.scopes.pop()
 
-    def nested(
+    def nested_results(
         self, depth: int, results: Callable[[], Sequence[Atom]], carries: Sequence[Atom] = ()
     ) -> Sequence[Atom]:
         """Write the statements of a nested block and return its results."""
@@ -321,19 +321,23 @@ class _Writer:
 
         cond = self.value(BOOL)
         return self.builder.if_(
-            cond, lambda: self.nested(depth, then), lambda: self.nested(depth, orelse)
+            cond,
+            lambda: self.nested_results(depth, then),
+            lambda: self.nested_results(depth, orelse),
         )
 
     def loop(self, depth: int) -> tuple[Atom, ...]:
         b = self.builder
-        bound = self.bound()
+        bound = self.loop_bound()
         inits = [self.value(self.type()) for _ in self.some(3)]
 
         def test(counter: Atom, *carries: Atom) -> Atom:
             below = b.op("lt", counter, bound)
             if not self.chance(0.25):
                 return below
-            return self.nested(0, lambda: [b.op("and", below, self.value(BOOL))], carries)[0]
+            return self.nested_results(0, lambda: [b.op("and", below, self.value(BOOL))], carries)[
+                0
+            ]
 
         def turn(counter: Atom, *carries: Atom) -> Sequence[Atom]:
             def following() -> list[Atom]:
@@ -342,11 +346,11 @@ class _Writer:
                     *(self.value(c.type) for c in carries),
                 ]
 
-            return self.nested(depth, following, (counter, *carries))
+            return self.nested_results(depth, following, (counter, *carries))
 
         return b.while_([b.const(0, I32), *inits], test, turn)
 
-    def bound(self) -> Atom:
+    def loop_bound(self) -> Atom:
         """Return how many turns a loop takes: a constant, or a value that differs between lanes."""
         if self.chance(0.7):
             turns = self.builder.const(self.recipe.turns + 1, I32)

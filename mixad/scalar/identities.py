@@ -13,11 +13,11 @@ from typing import Protocol
 
 from mixad.scalar.evaluate import constant, evaluate
 from mixad.scalar.ir import Atom, Const, Equation
-from mixad.scalar.narrow import rounded
+from mixad.scalar.narrow import round_to_type
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = ["Equations", "simplified"]
+__all__ = ["Equations", "find_simpler"]
 
 
 class Equations(Protocol):
@@ -30,7 +30,7 @@ class Equations(Protocol):
         """Return the equation that computes an atom; None if no equation of this program does."""
 
 
-def simplified(
+def find_simpler(
     equations: Equations, name: str, args: tuple[Atom, ...], type: ScalarType
 ) -> Atom | None:
     """Return a value that equals the op's for every input, if there is a simpler one.
@@ -38,13 +38,13 @@ def simplified(
     The value of ``mul_zero`` and ``mul_zeros`` may be the zero of the other sign.
     """
     return (
-        _folded(name, args, type)
+        _fold_constants(name, args, type)
         or _simplified_arithmetic(equations, name, args, type)
         or _simplified_choice(equations, name, args, type)
     )
 
 
-def _folded(name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
+def _fold_constants(name: str, args: tuple[Atom, ...], type: ScalarType) -> Atom | None:
     """Evaluate an op on constants, if its result is the same on every machine."""
     for a in args:
         if not isinstance(a, Const):
@@ -67,7 +67,9 @@ def _folded_narrow(name: str, args: tuple[Atom, ...], type: ScalarType) -> Const
         return None
     if name == "convert" and type.is_narrow:
         value = consts[0].value
-        return constant(rounded(value, type).item() if consts[0].type == type else value, type)
+        return constant(
+            round_to_type(value, type).item() if consts[0].type == type else value, type
+        )
     values = (a.type.arithmetic.dtype.type(a.value) for a in consts)
     return constant(evaluate(name, tuple(values), type).item(), type)
 

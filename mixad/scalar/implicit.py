@@ -30,7 +30,7 @@ from mixad.scalar.ir import (
 )
 
 __all__ = ["MAX_UNKNOWNS", "Values", "closure", "convergence_tests", "converges", "going_on",
-           "read_by", "reads_counters", "refuse_crowd", "refuse_total", "together"]  # fmt: skip
+           "read_by", "reads_counters", "refuse_crowd", "refuse_total", "dependent_groups"]  # fmt: skip
 
 MAX_UNKNOWNS = 8
 """Most values of a loop that may depend on each other: the unknowns of one linear system."""
@@ -68,7 +68,7 @@ class _Deciding:
 
     def computes(self, test: Atom) -> bool:
         """Whether a condition of the test depends on computed values, not on counters alone."""
-        deciding = closure(_of(test, self.tested), self.after)
+        deciding = closure(_atom_sources(test, self.tested), self.after)
         return any(c.type.is_float and not self.advances(c) for c in deciding)
 
     def advances(self, carry: Var) -> bool:
@@ -81,7 +81,7 @@ class _Deciding:
             return False
         others = [a for a in made.args if a != carry]
         in_order = made.op in ("add", "mul") or made.args[0] == carry
-        return in_order and len(others) == 1 and not _of(others[0], self.turned)
+        return in_order and len(others) == 1 and not _atom_sources(others[0], self.turned)
 
 
 def convergence_tests(loop: While) -> list[Atom]:
@@ -117,7 +117,7 @@ def closure(start: Iterable[Node], after: Mapping[Node, Iterable[Node]]) -> set[
     return found
 
 
-def _of(atom: Atom, sources: Mapping[Var, _Sources]) -> _Sources:
+def _atom_sources(atom: Atom, sources: Mapping[Var, _Sources]) -> _Sources:
     return sources.get(atom, _NONE) if isinstance(atom, Var) else _NONE
 
 
@@ -126,11 +126,11 @@ def _sources(block: Block, sources: dict[Var, _Sources]) -> list[_Sources]:
     for s in block.statements:
         for var, found in zip(written_vars(s), _sources_of(s, sources), strict=True):
             sources[var] = found
-    return [_of(a, sources) for a in block.results]
+    return [_atom_sources(a, sources) for a in block.results]
 
 
 def _sources_of(s: Statement, sources: dict[Var, _Sources]) -> list[_Sources]:
-    read = _NONE.union(*(_of(a, sources) for a in read_atoms(s)))
+    read = _NONE.union(*(_atom_sources(a, sources) for a in read_atoms(s)))
     match s:
         case If():
             pairs = zip(_sources(s.then, sources), _sources(s.orelse, sources), strict=True)
@@ -227,7 +227,7 @@ class Values:
         self.steps = [_values(r, made, self.known) for r in loop.body.results]
         self.all = [_values(r, made, {}) for r in loop.body.results]
 
-    def left(self, output: int) -> set[Atom]:
+    def exit_values(self, output: int) -> set[Atom]:
         """Return the values of a result, beside its step, if an iteration leaves the loop."""
         return self.all[output] - self.steps[output] - {self.loop.carries[output]}
 
@@ -240,29 +240,33 @@ class Values:
 
         KernelGradientError if its value is no carry's while the loop goes on.
         """
-        left = self.left(output)
+        left = self.exit_values(output)
         if not left:
             return output
-        return self.found(output, (j for j in self.alike(output) if self.is_step_of(left, j)))
+        return self.first_carry(
+            output, (j for j in self.same_type_carries(output) if self.is_step_of(left, j))
+        )
 
     def holder(self, carry: int) -> int:
         """Return the result that has the value of a carry where the loop ends.
 
         KernelGradientError if no result has it.
         """
-        if not self.left(carry):
+        if not self.exit_values(carry):
             return carry
         holds = (
-            k for k in self.alike(carry) if self.is_step_of(self.left(k) or self.all[k], carry)
+            k
+            for k in self.same_type_carries(carry)
+            if self.is_step_of(self.exit_values(k) or self.all[k], carry)
         )
-        return self.found(carry, holds)
+        return self.first_carry(carry, holds)
 
-    def alike(self, carry: int) -> list[int]:
+    def same_type_carries(self, carry: int) -> list[int]:
         """Return the carries of the same type."""
         type = self.loop.carries[carry].type
         return [k for k, other in enumerate(self.loop.carries) if other.type == type]
 
-    def found(self, carry: int, candidates: Iterator[int]) -> int:
+    def first_carry(self, carry: int, candidates: Iterator[int]) -> int:
         """Return the first of some carries, or refuse."""
         for candidate in candidates:
             return candidate
@@ -305,7 +309,7 @@ def _values(atom: Atom, made: Mapping[Var, Statement], facts: Mapping[Var, bool]
     return set().union(*(_values(value, made, facts) for value in taken))
 
 
-def together(graph: Mapping[int, Iterable[int]]) -> list[list[int]]:
+def dependent_groups(graph: Mapping[int, Iterable[int]]) -> list[list[int]]:
     """Return the nodes of a graph in groups that depend on each other, dependencies first.
 
     >>> together({0: [0, 1], 1: [0], 2: [1]})

@@ -33,11 +33,11 @@ from mixad.scalar.ir import (
     While,
 )
 from mixad.scalar.math import program_of
-from mixad.scalar.narrow import from_memory, rounded, to_memory
+from mixad.scalar.narrow import from_memory, round_to_type, to_memory
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import F64, ScalarType
 from mixad.scalar.updates import OPS
-from mixad.scalar.widen import widened
+from mixad.scalar.widen import widen_program
 
 __all__ = ["EXACT", "FUNCTIONS", "OutsideError", "TurnLimitError", "Watch", "apply",
            "as_argument", "definition", "interpret", "interpreter", "is_exact"]  # fmt: skip
@@ -91,25 +91,25 @@ def interpreter(
     program: Program, *, max_turns: int | None = None, watch: Watch | None = None
 ) -> Callable[[Sequence[Any]], tuple[Scalar, ...]]:
     """Return `interpret` for one program: a function of the arguments, for many elements."""
-    wide = widened(program)
+    wide = widen_program(program)
     updates = {a.var: update_of(a) for a in wide.accumulators}
     translation = _Translation(max_turns, watch, updates)
     run = translation.block(wide.body)
     olds = (*program.params, *program.accumulators)
     news = (*wide.params, *wide.accumulators)
 
-    def interpreted(arguments: Sequence[Any]) -> tuple[Scalar, ...]:
+    def interpret_values(arguments: Sequence[Any]) -> tuple[Scalar, ...]:
         values = translation.constants.copy()
         for old, new, argument in zip(olds, news, arguments, strict=True):
             values[new.var.id] = as_argument(old, argument)
         with np.errstate(all="ignore"):
             results = run(values)
         return tuple(
-            rounded(result, atom.type)[()] if atom.type.is_narrow else result
+            round_to_type(result, atom.type)[()] if atom.type.is_narrow else result
             for result, atom in zip(results, program.outputs, strict=True)
         )
 
-    return interpreted
+    return interpret_values
 
 
 def apply(name: str, args: tuple[Scalar, ...], type: ScalarType) -> Scalar:
@@ -203,7 +203,7 @@ class _Translation:
 
     def equation(self, s: Equation) -> _Step:
         if self.watch is not None:
-            return self.watched(s, self.watch)
+            return self.watch_equation(s, self.watch)
         compute, args, out = _computing(s), self.read(s.args), s.out.id
 
         def run(values: _Values) -> None:
@@ -211,7 +211,7 @@ class _Translation:
 
         return run
 
-    def watched(self, s: Equation, watch: Watch) -> _Step:
+    def watch_equation(self, s: Equation, watch: Watch) -> _Step:
         compute, args = _computing(s), self.read(s.args)
 
         def run(values: _Values) -> None:

@@ -310,7 +310,9 @@ class Program:
             f"{p.var} {p.name}: {p.array or p.var.type} {p.kind}" for p in self.params
         )
         added = [f"  {a.var} {a.name}: {a.array} {a.kind}" for a in self.accumulators]
-        return "\n".join([f"program {self.name}({params})", *added, *_shown(self.body, "return")])
+        return "\n".join(
+            [f"program {self.name}({params})", *added, *_block_lines(self.body, "return")]
+        )
 
 
 def _place(line: Line | None) -> str:
@@ -425,7 +427,7 @@ def _canonical_text(program: Program) -> str:
     return params + added + block(program.body)
 
 
-def _shown(block: Block, ending: str) -> list[str]:
+def _block_lines(block: Block, ending: str) -> list[str]:
     """Spell a block for a reader, indented; the user's lines where equations change line."""
     rows: list[str] = []
     line: Line | None = None
@@ -434,31 +436,31 @@ def _shown(block: Block, ending: str) -> list[str]:
             line = statement.line
             rows.append(f"  # {line.shown}")
         rows += [f"  {row}" for row in _shown_statement(statement)]
-    return [*rows, f"  {ending} {_listed(block.results)}"]
+    return [*rows, f"  {ending} {_join_atoms(block.results)}"]
 
 
 def _shown_statement(s: Statement) -> list[str]:
     match s:
         case Equation():
-            return [f"{s.out}:{s.out.type} = {s.op} {_listed(s.args)}"]
+            return [f"{s.out}:{s.out.type} = {s.op} {_join_atoms(s.args)}"]
         case If():
             return [
-                f"{_listed(s.outs)} = if {s.cond}",
-                *_shown(s.then, "then"),
+                f"{_join_atoms(s.outs)} = if {s.cond}",
+                *_block_lines(s.then, "then"),
                 "else",
-                *_shown(s.orelse, "then"),
+                *_block_lines(s.orelse, "then"),
             ]
         case While():
             kind = "implicit while" if s.implicit else "while"
-            begin = f"{_listed(s.outs)} = {kind} {_listed(s.carries)} from {_listed(s.inits)}"
-            return [begin, *_shown(s.cond, "test"), "do", *_shown(s.body, "next")]
+            begin = f"{_join_atoms(s.outs)} = {kind} {_join_atoms(s.carries)} from {_join_atoms(s.inits)}"
+            return [begin, *_block_lines(s.cond, "test"), "do", *_block_lines(s.body, "next")]
         case Load():
-            return [f"{s.out}:{s.out.type} = load {s.array}[{_listed(s.indices)}]"]
+            return [f"{s.out}:{s.out.type} = load {s.array}[{_join_atoms(s.indices)}]"]
         case Update():
-            return [f"update {s.array}[{_listed(s.indices)}] by {s.value}"]
+            return [f"update {s.array}[{_join_atoms(s.indices)}] by {s.value}"]
         case Touch():
-            return [f"touch {s.array}[{_listed(s.indices)}]"]
+            return [f"touch {s.array}[{_join_atoms(s.indices)}]"]
 
 
-def _listed(atoms: tuple[Atom, ...]) -> str:
+def _join_atoms(atoms: tuple[Atom, ...]) -> str:
     return ", ".join(map(str, atoms))

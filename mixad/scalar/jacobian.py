@@ -47,7 +47,7 @@ def dual_partials(
         duals = push_block(builder, program, [wrt[slot] for slot in columns])
         primals = [d.primal for d in duals] if with_primals and not columns.start else []
         rows = [d.partials for d in duals]
-        passes.append(_finished(builder, program, columns, primals, rows))
+        passes.append(_finish_program(builder, program, columns, primals, rows))
     return tuple(passes)
 
 
@@ -60,10 +60,10 @@ def reverse_partials(program: Program, wrt: Sequence[int], *, with_primals: bool
     outputs = range(len(program.outputs))
     primals, rows = adjoint_block(builder, program, wrt, outputs)
     own = primals if with_primals else ()
-    return _finished(builder, program, range(len(wrt)), own, [rows[m] for m in outputs])
+    return _finish_program(builder, program, range(len(wrt)), own, [rows[m] for m in outputs])
 
 
-def _finished(
+def _finish_program(
     builder: Builder,
     program: Program,
     columns: range,

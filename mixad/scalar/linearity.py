@@ -39,10 +39,10 @@ def linear_results(program: Program, moving: frozenset[int], zeros: frozenset[in
         for i, param in enumerate(program.params)
     }
     _visit(program.body, found)
-    return [_of(result, found) in (_ZERO, _LINEAR) for result in program.body.results]
+    return [_linearity_of(result, found) in (_ZERO, _LINEAR) for result in program.body.results]
 
 
-def _of(atom: Atom, found: Mapping[Var, int]) -> int:
+def _linearity_of(atom: Atom, found: Mapping[Var, int]) -> int:
     if isinstance(atom, Const):
         return _FIXED if atom.value else _ZERO
     return found[atom]
@@ -56,17 +56,22 @@ def _visit(block: Block, found: dict[Var, int]) -> None:
 def _outs(s: Statement, found: dict[Var, int]) -> list[int]:
     match s:
         case Equation():
-            of = _equation(s, [_of(a, found) for a in s.args])
+            of = _equation(s, [_linearity_of(a, found) for a in s.args])
             return [of if s.out.type.is_float or of <= _FIXED else _UNKNOWN]
         case If():
             _visit(s.then, found)
             _visit(s.orelse, found)
             pairs = zip(s.then.results, s.orelse.results, strict=True)
-            return [_chosen(_of(s.cond, found), _of(a, found), _of(b, found)) for a, b in pairs]
+            return [
+                _select(
+                    _linearity_of(s.cond, found), _linearity_of(a, found), _linearity_of(b, found)
+                )
+                for a, b in pairs
+            ]
         case While():
-            return _carried(s, found)
+            return _grow_carries(s, found)
         case Load():
-            return [_element(found[s.array], [_of(i, found) for i in s.indices])]
+            return [_element(found[s.array], [_linearity_of(i, found) for i in s.indices])]
     return [_UNKNOWN for _ in written_vars(s)]
 
 
@@ -85,7 +90,7 @@ def _equation(s: Equation, args: list[int]) -> int:
         case "fma", (a, b, c):
             return _sum(_product(a, b), c)
         case "where", (condition, a, b):
-            return _chosen(condition, a, b)
+            return _select(condition, a, b)
     return _UNKNOWN
 
 
@@ -103,20 +108,20 @@ def _element(array: int, indices: list[int]) -> int:
     return max(array, _FIXED) if max(indices, default=_FIXED) <= _FIXED else _UNKNOWN
 
 
-def _chosen(condition: int, a: int, b: int) -> int:
+def _select(condition: int, a: int, b: int) -> int:
     return _sum(a, b) if condition <= _FIXED else _UNKNOWN
 
 
-def _carried(s: While, found: dict[Var, int]) -> list[int]:
+def _grow_carries(s: While, found: dict[Var, int]) -> list[int]:
     """Grow the carries until an iteration of the body changes none."""
-    carried = [_of(a, found) for a in s.inits]
+    carried = [_linearity_of(a, found) for a in s.inits]
     while True:
         found.update(zip(s.carries, carried, strict=True))
         _visit(s.cond, found)
         _visit(s.body, found)
         turn = zip(carried, s.body.results, strict=True)
-        grown = [_sum(c, _of(a, found)) for c, a in turn]
+        grown = [_sum(c, _linearity_of(a, found)) for c, a in turn]
         if grown == carried:
-            is_fixed = _of(s.cond.results[0], found) <= _FIXED
+            is_fixed = _linearity_of(s.cond.results[0], found) <= _FIXED
             return carried if is_fixed else [_UNKNOWN] * len(carried)
         carried = grown

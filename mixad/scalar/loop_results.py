@@ -55,9 +55,9 @@ class DecidedResult:
     inputs: tuple[str, ...]  # what the conditions look at
 
     def __str__(self) -> str:
-        names = _listed([n if n == RETURNED else repr(n) for n in self.names])
+        names = _join_words([n if n == RETURNED else repr(n) for n in self.names])
         verb = "depends" if len(self.names) == 1 else "depend"
-        inputs = _listed([repr(n) for n in self.inputs])
+        inputs = _join_words([repr(n) for n in self.inputs])
         constant = self.names[0] if RETURNED not in self.names else "..."
         number = self.line.users.number
         return (
@@ -80,7 +80,7 @@ RETURNED = "the value returned in the loop"
 _SHOWN: dict[str | tuple[str, type[Warning], int], int] = {}
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return " and ".join([*filter(None, [", ".join(words[:-1])]), words[-1]])
 
 
@@ -106,7 +106,7 @@ def decided_results(
         own = frozenset({slot})
         walk.facts[program.params[slot].var] = Facts(partials=own, read=own, fraction=True)
     walk.block(program.body)
-    reached = frozenset().union(*(walk.of(program.outputs[m]).decided for m in outputs))
+    reached = frozenset().union(*(walk.facts_of(program.outputs[m]).decided for m in outputs))
     # A result of an inner loop may have got a partial in a later turn of the loop around it.
     return tuple(_reports(program, walk, reached & walk.decided.keys()))
 
@@ -164,7 +164,7 @@ class _Walk:
         self.loops: dict[Var, While] = {}
         self._depth = 0
 
-    def of(self, atom: Atom) -> Facts:
+    def facts_of(self, atom: Atom) -> Facts:
         """Return the facts about an atom; a variable from outside may be a fraction."""
         if isinstance(atom, Var):
             return self.facts.get(atom, Facts(fraction=True).of_type(atom.type))
@@ -185,20 +185,20 @@ class _Walk:
                 self.block(s.orelse)
                 chosen = self.choice(s.cond)
                 pairs = zip(s.then.results, s.orelse.results, strict=True)
-                return [self.of(a) | self.of(b) | chosen for a, b in pairs]
+                return [self.facts_of(a) | self.facts_of(b) | chosen for a, b in pairs]
             case While():
                 return self.loop(s)
             case Load():
-                return [replace(self.of(s.array), fraction=True)]
+                return [replace(self.facts_of(s.array), fraction=True)]
         return [Facts(fraction=True) for _ in written_vars(s)]
 
     def choice(self, cond: Atom) -> Facts:
         """Return the facts that a value gets from the condition that chooses it."""
-        read = self.of(cond).read
+        read = self.facts_of(cond).read
         return Facts(read=read, chosen=read if self._depth else _NONE)
 
     def equation(self, s: Equation) -> Facts:
-        args = [self.of(a) for a in s.args]
+        args = [self.facts_of(a) for a in s.args]
         if BY_NAME[s.op].result == "bool" or s.out.type.is_bool:
             return reduce(Facts.__or__, args)
         flowing = reduce(Facts.__or__, (args[i] for i in active_arguments[s.op]), NOTHING)
@@ -210,7 +210,7 @@ class _Walk:
     def loop(self, s: While) -> Sequence[Facts]:
         """Grow the facts about the carries until an iteration adds none."""
         self._depth += 1
-        carried = [self.of(a) for a in s.inits]
+        carried = [self.facts_of(a) for a in s.inits]
         grown = self.turn(s, carried)
         while grown != carried:
             carried, grown = grown, self.turn(s, grown)
@@ -218,7 +218,9 @@ class _Walk:
         if s.names:
             self.loops[s.outs[0]] = s
         names = s.names or ("",) * len(s.outs)
-        return [self.left(o, f, n) for o, f, n in zip(s.outs, carried, names, strict=True)]
+        return [
+            self.facts_after_loop(o, f, n) for o, f, n in zip(s.outs, carried, names, strict=True)
+        ]
 
     def turn(self, s: While, carried: Sequence[Facts]) -> list[Facts]:
         for carry, facts in zip(s.carries, carried, strict=True):
@@ -228,11 +230,13 @@ class _Walk:
         tested = self.choice(s.cond.results[0])
         rows = zip(s.carries, carried, s.body.results, strict=True)
         return [
-            before if after == carry else before | (self.of(after) | tested).of_type(carry.type)
+            before
+            if after == carry
+            else before | (self.facts_of(after) | tested).of_type(carry.type)
             for carry, before, after in rows
         ]
 
-    def left(self, out: Var, facts: Facts, name: str) -> Facts:
+    def facts_after_loop(self, out: Var, facts: Facts, name: str) -> Facts:
         """Return the facts about a carry after the loop."""
         self.decided.pop(out, None)
         if name and out.type.is_float and facts.chosen and not facts.partials and facts.fraction:

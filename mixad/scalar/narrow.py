@@ -11,7 +11,7 @@ import numpy as np
 
 from mixad.scalar.types import ScalarType
 
-__all__ = ["from_memory", "rounded", "to_memory"]
+__all__ = ["from_memory", "round_to_type", "to_memory"]
 
 _Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -45,7 +45,7 @@ def from_memory(memory: _Array, type: ScalarType) -> _Array:
         return (memory.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def rounded(values: Any, type: ScalarType) -> _Array:
+def round_to_type(values: Any, type: ScalarType) -> _Array:
     """Return floats as float32 numbers that a 16-bit type holds."""
     return from_memory(to_memory(values, type), type)
 

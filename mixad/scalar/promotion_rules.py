@@ -97,7 +97,7 @@ class Rules:
             return Typed(max(a.type, b.type, key=lambda t: _KIND_RANK[t.kind]), True)
         if a.weak or b.weak:
             weak, strong = (a.type, b.type) if a.weak else (b.type, a.type)
-            adopted = self._adopted(weak, strong)
+            adopted = self._adopted_type(weak, strong)
             return Typed(adopted, b.weak if a.weak else a.weak) if adopted else None
         if a.weak != b.weak:
             ranked, rankless = (a.type, b.type) if b.weak is RANKLESS else (b.type, a.type)
@@ -118,7 +118,7 @@ class Rules:
         found = self.floating_integer(a.type)
         return Typed(found, a.weak) if found else None
 
-    def divided(self, a: Typed) -> Typed | None:
+    def quotient_type(self, a: Typed) -> Typed | None:
         """Return the type of a true quotient of two values of one type, or None."""
         if a.type.is_float:
             return a
@@ -131,7 +131,7 @@ class Rules:
         """Return the type of a value as a result: the library's default for a weak one."""
         return self.default_float if a.weak and a.type.is_float else a.type
 
-    def _adopted(self, weak: ScalarType, strong: ScalarType) -> ScalarType | None:
+    def _adopted_type(self, weak: ScalarType, strong: ScalarType) -> ScalarType | None:
         rank = _KIND_RANK
         if rank[weak.kind] <= rank[strong.kind]:
             return strong if self.mixed or weak.is_bool == strong.is_bool else None

@@ -98,7 +98,7 @@ def reverse_pullback(
     primals, rows = adjoint_block(builder, program, wrt, cotangents)
     partials = [rows[m] for m in cotangents]
     own = primals if with_primals else ()
-    return _contracted(builder, program, wrt, cotangents, partials, own, units)
+    return _contract(builder, program, wrt, cotangents, partials, own, units)
 
 
 def _chunk_pass(
@@ -112,10 +112,10 @@ def _chunk_pass(
     duals = push_block(builder, program, wrt)
     partials = [duals[m].partials for m in cotangents]
     primals = [d.primal for d in duals] if with_primals else []
-    return _contracted(builder, program, wrt, cotangents, partials, primals, units)
+    return _contract(builder, program, wrt, cotangents, partials, primals, units)
 
 
-def _contracted(
+def _contract(
     builder: Builder,
     program: Program,
     wrt: Sequence[int],

@@ -69,7 +69,7 @@ def pushforward(program: Program, wrt: Sequence[int]) -> DualProgram:
     """
     _check_count(len(wrt))
     builder = Builder(program.name)
-    return _finished(builder, push_block(builder, program, wrt))
+    return _finish_program(builder, push_block(builder, program, wrt))
 
 
 def pushforward_along(program: Program, directions: Sequence[Sequence[int]]) -> DualProgram:
@@ -91,7 +91,7 @@ def pushforward_along(program: Program, directions: Sequence[Sequence[int]]) -> 
                 if param.array is None
                 else builder.array_param(name, param.array)
             )
-    return _finished(builder, _pushed(builder, program, names, seeds))
+    return _finish_program(builder, _push(builder, program, names, seeds))
 
 
 def push_block(builder: Builder, program: Program, wrt: Sequence[int]) -> tuple[Dual, ...]:
@@ -117,7 +117,7 @@ def push_block_from(
             raise ValueError(f"an array has no partial: {program.params[index].name!r}")
     types = [param.var.type for param in program.params]
     seeds = {index: {slot: builder.const(1.0, types[index])} for slot, index in inputs.items()}
-    return _pushed(builder, program, names, seeds, loads)
+    return _push(builder, program, names, seeds, loads)
 
 
 def _check_count(directions: int) -> None:
@@ -125,7 +125,7 @@ def _check_count(directions: int) -> None:
         raise ValueError(f"at most {MAX_PARTIALS} partials in one chunk, not {directions}")
 
 
-def _pushed(
+def _push(
     builder: Builder,
     program: Program,
     names: Mapping[Var, Atom],
@@ -155,7 +155,7 @@ def _pushed(
     return transform.block(program.body)
 
 
-def _finished(builder: Builder, duals: Sequence[Dual]) -> DualProgram:
+def _finish_program(builder: Builder, duals: Sequence[Dual]) -> DualProgram:
     """Return the program whose outputs are the primals and, after those, all partials."""
     results: list[Atom] = []
 
@@ -323,7 +323,7 @@ class DualTransform:
             names[f"d{letter}"] = moving.get(i) or self.builder.const(0.0, primal.type)
         return names
 
-    def flattened(self, duals: Sequence[Dual], outs: Sequence[Var]) -> list[Atom]:
+    def flatten(self, duals: Sequence[Dual], outs: Sequence[Var]) -> list[Atom]:
         """Return primals, then partials in the order of `rebuilt`, missing ones as zeros."""
         flat = [d.primal for d in duals]
         for dual, out in zip(duals, outs, strict=True):
@@ -343,8 +343,8 @@ class DualTransform:
         """Add an ``If`` whose results are values and partials."""
         flat = self.builder.if_(
             self.dual(s.cond).primal,
-            lambda: self.flattened(self.block(s.then), s.outs),
-            lambda: self.flattened(self.block(s.orelse), s.outs),
+            lambda: self.flatten(self.block(s.then), s.outs),
+            lambda: self.flatten(self.block(s.orelse), s.outs),
         )
         self.duals.update(zip(s.outs, self.rebuilt(flat, s.outs), strict=True))
 
@@ -360,9 +360,9 @@ class DualTransform:
 
         def body(*carries: Atom) -> list[Atom]:
             enter(carries)
-            return self.flattened(self.block(s.body), s.carries)
+            return self.flatten(self.block(s.body), s.carries)
 
-        inits = self.flattened([self.dual(a) for a in s.inits], s.carries)
+        inits = self.flatten([self.dual(a) for a in s.inits], s.carries)
         flat = self.builder.while_(inits, cond, body)
         for out, dual in zip(s.outs, self.rebuilt(flat, s.carries), strict=True):
             self.duals[out] = self.with_own_slot(out, dual)
@@ -431,7 +431,7 @@ class DualTransform:
         for chunk in even_chunks(len(labels)):
             duals = self.turn(s, point, frozenset(labels[k] for k in chunk), known)
             for i in rows:
-                steps[i] = _joined(steps[i], duals[i], first)
+                steps[i] = _join_passes(steps[i], duals[i], first)
         return steps
 
     @cached_property
@@ -458,7 +458,7 @@ class DualTransform:
         return inner.block(s.body)
 
 
-def _joined(step: LinearStep, dual: Dual, first: int) -> LinearStep:
+def _join_passes(step: LinearStep, dual: Dual, first: int) -> LinearStep:
     """Return a step with the partials of one more pass."""
     partials = cast("Mapping[int, Atom]", dual.partials)
     return LinearStep(

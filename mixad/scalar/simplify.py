@@ -37,7 +37,7 @@ def without_dead_code(program: Program) -> Program:
     outputs.
     """
     kept = tuple(a for a in program.accumulators if a.var in program.outputs)
-    return replace(program, body=_trimmed(program.body, set()), accumulators=kept)
+    return replace(program, body=_trim(program.body, set()), accumulators=kept)
 
 
 def without_sums(program: Program, kept: Collection[int] = ()) -> Program:
@@ -54,11 +54,11 @@ def without_sums(program: Program, kept: Collection[int] = ()) -> Program:
 def read_params(program: Program) -> tuple[int, ...]:
     """Return the positions of the params that a program without dead code reads."""
     read: set[Var] = set()
-    _trimmed(program.body, read)
+    _trim(program.body, read)
     return tuple(i for i, param in enumerate(program.params) if param.var in read)
 
 
-def _trimmed(block: Block, live: set[Var]) -> Block:
+def _trim(block: Block, live: set[Var]) -> Block:
     """Keep what the results need; ``live`` gains the variables that the block reads."""
     kept: list[Statement] = []
     _read(block.results, live)
@@ -92,7 +92,7 @@ def _trimmed_statement(s: Statement, live: set[Var]) -> Statement:
 def _trimmed_if(s: If, live: set[Var]) -> If:
     read = [i for i, out in enumerate(s.outs) if out in live]
     then, orelse = (
-        _trimmed(Block(b.statements, tuple(b.results[i] for i in read)), live)
+        _trim(Block(b.statements, tuple(b.results[i] for i in read)), live)
         for b in (s.then, s.orelse)
     )
     return replace(s, outs=tuple(s.outs[i] for i in read), then=then, orelse=orelse)
@@ -106,7 +106,7 @@ def _trimmed_while(s: While, live: set[Var]) -> While:
     while True:
         inner = set(accumulators)
         results = tuple(s.body.results[i] for i in sorted(kept))
-        cond, body = _trimmed(s.cond, inner), _trimmed(Block(s.body.statements, results), inner)
+        cond, body = _trim(s.cond, inner), _trim(Block(s.body.statements, results), inner)
         found = {i for i, carry in enumerate(s.carries) if carry in inner} | kept
         if found == kept:
             break

@@ -32,7 +32,7 @@ from mixad.scalar.ir import (
     Var,
     While,
 )
-from mixad.scalar.narrow import rounded
+from mixad.scalar.narrow import round_to_type
 from mixad.scalar.pushforward import DualTransform
 from mixad.scalar.types import ScalarType
 
@@ -86,21 +86,21 @@ def run_duals(
         transform.duals[var] = DualChunk(name, one)
     try:
         with np.errstate(all="ignore"):
-            returned = [transform.computed(dual) for dual in transform.block(program.body)]
+            returned = [transform.compute_dual(dual) for dual in transform.block(program.body)]
     except OutsideError as error:
         array = next(old for old, new in names.items() if new == error.load.array)
         load = replace(error.load, array=array)
         raise OutsideError(load, error.index, error.shape) from None
     types = [atom.type for atom in program.outputs]
-    return transform.steps, list(map(_as_stored, returned, types))
+    return transform.steps, list(map(_round_to_storage, returned, types))
 
 
-def _as_stored(dual: DualChunk[Any], type: ScalarType) -> DualChunk[Any]:
+def _round_to_storage(dual: DualChunk[Any], type: ScalarType) -> DualChunk[Any]:
     """Return an output as memory holds it: rounded if it has 16 bits."""
     if not type.is_narrow:
         return dual
-    partials = {slot: rounded(partial, type)[()] for slot, partial in dual.partials.items()}
-    return DualChunk(rounded(dual.primal, type)[()], partials)
+    partials = {slot: round_to_type(partial, type)[()] for slot, partial in dual.partials.items()}
+    return DualChunk(round_to_type(dual.primal, type)[()], partials)
 
 
 class _ComputingBuilder(Builder):
@@ -131,7 +131,7 @@ class _ComputingBuilder(Builder):
         orelse: Callable[[], Sequence[Atom]],
     ) -> tuple[Atom, ...]:
         results = then() if self.value(cond) else orelse()
-        return tuple(results) if isinstance(cond, Const) else self.renamed(results)
+        return tuple(results) if isinstance(cond, Const) else self.rename_results(results)
 
     def while_(
         self,
@@ -143,12 +143,12 @@ class _ComputingBuilder(Builder):
         implicit: bool = False,
         is_short: bool = False,
     ) -> tuple[Atom, ...]:
-        carries = self.renamed(inits)
+        carries = self.rename_results(inits)
         while self.value(cond(*carries)):
-            carries = self.renamed(body(*carries))
+            carries = self.rename_results(body(*carries))
         return carries
 
-    def renamed(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+    def rename_results(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
         """Return new variables for a block's results, of which nothing is known, as usual."""
         found = tuple([self.fresh(atom.type) for atom in atoms])
         self.values.update(zip(found, list(map(self.value, atoms)), strict=True))
@@ -212,7 +212,7 @@ class _Tracing(DualTransform):
         self.loops: list[_Loop] = []
         self.steps: list[Step] = []
 
-    def computed(self, dual: DualChunk[Atom]) -> DualChunk[Any]:
+    def compute_dual(self, dual: DualChunk[Atom]) -> DualChunk[Any]:
         """Return a dual chunk of atoms as one of numbers, its slots by name."""
         partials: dict[Hashable, Any] = {
             self.slot_names[slot]: self.numbers.value(a) for slot, a in dual.partials.items()
@@ -224,7 +224,7 @@ class _Tracing(DualTransform):
             self.loops[-1].turns += 1
             self.line = self.loops[-1].statement.line or self.line
             for carry in self.loops[-1].statement.carries:
-                self.note(carry, self.spelled(carry))
+                self.note(carry, self.atom_text(carry))
         return super().block(block)
 
     def statement(self, s: Statement) -> None:
@@ -235,28 +235,28 @@ class _Tracing(DualTransform):
         self.line = s.line or self.line
         match s:
             case Equation():
-                args = ", ".join(map(self.spelled, s.args))
+                args = ", ".join(map(self.atom_text, s.args))
                 self.note(s.out, f"{s.out} = {s.op} {args}")
             case Load():
-                at = ", ".join(map(self.spelled, s.indices))
-                self.note(s.out, f"{s.out} = {self.spelled(s.array)}[{at}]")
+                at = ", ".join(map(self.atom_text, s.indices))
+                self.note(s.out, f"{s.out} = {self.atom_text(s.array)}[{at}]")
             case If():
                 taken = s.then if self.numbers.value(self.dual(s.cond).primal) else s.orelse
                 for out, result in zip(s.outs, taken.results, strict=True):
-                    self.note(out, f"{out} = {self.spelled(result)}")
+                    self.note(out, f"{out} = {self.atom_text(result)}")
             case While():
                 self.loops.pop()
                 for out in s.outs:
-                    self.note(out, f"{self.spelled(out)} after the loop")
+                    self.note(out, f"{self.atom_text(out)} after the loop")
 
     def name_carries(self, s: While) -> None:
         for name, carry, out in zip(s.names, s.carries, s.outs, strict=False):
             if name:
                 self.spellings[carry] = self.spellings[out] = name
 
-    def spelled(self, atom: Atom) -> str:
+    def atom_text(self, atom: Atom) -> str:
         return str(atom.value) if isinstance(atom, Const) else self.spellings.get(atom, str(atom))
 
     def note(self, var: Var, text: str) -> None:
         turns = tuple([loop.turns for loop in self.loops if loop.is_users])
-        self.steps.append(Step(self.line, turns, text, self.computed(self.duals[var])))
+        self.steps.append(Step(self.line, turns, text, self.compute_dual(self.duals[var])))

@@ -26,10 +26,10 @@ from mixad.scalar.ir import (
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import F32, F64, U16, U32, ScalarType
 
-__all__ = ["widened", "without_rules"]
+__all__ = ["widen_program", "without_rules"]
 
 
-def widened(program: Program) -> Program:
+def widen_program(program: Program) -> Program:
     """Return the program that computes in float32 what is stored in 16 bits.
 
     Values with rules for their derivatives become plain values: nobody asks for these any more.
@@ -49,7 +49,7 @@ def widened(program: Program) -> Program:
     added = builder.copy_accumulators([_widened_param(a) for a in program.accumulators])
     old = [p.var for p in (*program.params, *program.accumulators)]
     names: dict[Var, Atom] = dict(zip(old, [*params.values(), *added.values()], strict=True))
-    return builder.finish(builder.copy(program.body, names, builder.widened))
+    return builder.finish(builder.copy(program.body, names, builder.widen_equation))
 
 
 def without_rules(program: Program) -> Program:
@@ -92,7 +92,7 @@ class _WideningBuilder(Builder):
     def literal(self, const: Const) -> Const:
         return self.const(const.value, const.type.arithmetic) if const.type.is_narrow else const
 
-    def widened(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
+    def widen_equation(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
         """Add an equation whose arguments are float32 where they had 16 bits."""
         if BY_NAME[equation.op].rule is not None:
             return args[0]

@@ -94,7 +94,9 @@ def fused_program(
                 leaves += builder.copy_params([param]).values()
             # As memory would hold it: what is computed does not depend on what is fused.
             names[param.var] = (
-                leaves[at] if at >= 0 else builder.held(results[~at >> 16][~at & 0xFFFF])
+                leaves[at]
+                if at >= 0
+                else builder.round_to_storage(results[~at >> 16][~at & 0xFFFF])
             )
         names |= builder.copy_accumulators(program.accumulators)
         results.append(builder.copy(program.body, names))

@@ -705,7 +705,9 @@ def test_a_backend_that_cannot_move_a_launch_is_left_and_all_parts_know_of_it(of
     assert len(warned) == 1
     np.testing.assert_array_equal(found[0], [0, *(6 * x), 0])
     np.testing.assert_array_equal(found[1], [0, 0, *(6 * x)])
-    assert kernels[1].plan_unfolded([x, x, x]).spec == kernels[1].prepare_launch([x, x, x]).launch.spec
+    assert (
+        kernels[1].plan_unfolded([x, x, x]).spec == kernels[1].prepare_launch([x, x, x]).launch.spec
+    )
     assert kernels[1]._choose_backend("numpy", "cpu").name == "cpu"
 
 

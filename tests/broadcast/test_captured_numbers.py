@@ -350,7 +350,7 @@ def test_a_list_that_another_thread_changes_during_a_call_is_read_once(
     def f(x: Any) -> Any:
         return helper(x) + sum(numbers) * x + sum(pair[1]) + many[3] + holder.other[0]
 
-    kernel, bound, left = mixad.broadcast(f), Specialiser._bound, [True]
+    kernel, bound, left = mixad.broadcast(f), Specialiser._find_program, [True]
 
     def bound_late(self: Any, args: Any, kwargs: Any, snapshot: Any) -> Any:
         if left:
@@ -359,7 +359,7 @@ def test_a_list_that_another_thread_changes_during_a_call_is_read_once(
                 change(each)
         return bound(self, args, kwargs, snapshot)
 
-    monkeypatch.setattr(Specialiser, "_bound", bound_late)
+    monkeypatch.setattr(Specialiser, "_find_program", bound_late)
     want = f(X)
     np.testing.assert_allclose(kernel(X), want, rtol=1e-14)
     for each in (numbers, inner, many, other):

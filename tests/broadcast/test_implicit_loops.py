@@ -17,9 +17,9 @@ import pytest
 import mixad
 from mixad.errors import KernelGradientError
 from mixad.scalar.build import Builder
-from mixad.scalar.elimination import solved
+from mixad.scalar.elimination import solve_system
 from mixad.scalar.expression import Term
-from mixad.scalar.implicit import together
+from mixad.scalar.implicit import dependent_groups
 from mixad.scalar.interpret import interpret
 from mixad.scalar.types import F64
 
@@ -739,7 +739,7 @@ def test_elimination_solves_systems_that_need_pivots(n):
     terms = [Term(b, b.param(f"x{i}", F64)) for i in range(n * n + 2 * n)]
     m = [terms[n * i : n * (i + 1)] for i in range(n)]
     s = [terms[n * n + 2 * i : n * n + 2 * (i + 1)] for i in range(n)]
-    found = solved(m, [[abs(x) for x in row] for row in m], s)
+    found = solve_system(m, [[abs(x) for x in row] for row in m], s)
     program = b.finish([*(x.atom for row in found.columns for x in row), found.is_regular.atom])
     *got, regular = interpret(program, [*matrix.ravel(), *sides.ravel()])
     assert regular
@@ -752,7 +752,7 @@ def test_elimination_solves_systems_that_need_pivots(n):
 
 def test_groups_come_after_what_they_depend_on():
     graph = {0: [1], 1: [2, 1], 2: [1, 3], 3: [], 4: [0, 4]}
-    assert together(graph) == [[3], [1, 2], [0], [4]]
+    assert dependent_groups(graph) == [[3], [1, 2], [0], [4]]
 
 
 SERIES = """

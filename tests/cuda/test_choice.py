@@ -11,7 +11,14 @@ from cuda_emulator import CompilingDriver, DryDriver, needs_nvrtc
 from benchmarks.offline import H200
 from mixad.backends.arrays import layout_of
 from mixad.backends.cuda import CudaBackend, Usage
-from mixad.backends.cuda.choice import BlockShape, choose_shape, enough, candidate_shapes, speed_share, resident
+from mixad.backends.cuda.choice import (
+    BlockShape,
+    choose_shape,
+    enough,
+    candidate_shapes,
+    speed_share,
+    resident,
+)
 from mixad.backends.cuda.device import read_device
 from mixad.emit.cuda import Dialect
 from mixad.kernel.plan import plan

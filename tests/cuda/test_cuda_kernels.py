@@ -167,7 +167,9 @@ def test_a_thread_has_as_many_neighbours_as_fit_16_bytes_and_divide_a_row(type, 
 def test_without_sums_neighbours_that_are_not_aligned_go_to_neighbouring_threads():
     x = np.ones(65, np.float32)[1:]
     _, bound = run(product(F32), [x, x], (64,), None)
-    shape = bound.kernel.shape(4, False, bound.elements, "emulated", BACKEND.describe_device("emulated"))
+    shape = bound.kernel.shape(
+        4, False, bound.elements, "emulated", BACKEND.describe_device("emulated")
+    )
     assert shape.vector == 4
     assert bound.dialect(shape, True).vector == 4
     assert bound.dialect(shape, False).vector == 1

@@ -54,7 +54,7 @@ def test_float32_is_rounded_to_nearest_and_even(type):
     special = np.asarray([65504, 65519.99, 65520, 3.4e38, 1e-45, np.inf, -np.inf, np.nan], "f4")
     x = np.concatenate([exact, halfway, *beside, random, special])
     b = Builder("written")
-    held = b.held(b.convert(b.param("x", F32), type))
+    held = b.round_to_storage(b.convert(b.param("x", F32), type))
     (got,) = run(b.finish([b.convert(held, F32)]), [x])
     np.testing.assert_array_equal(got, from_memory(to_memory(x, type), type))
 

@@ -10,7 +10,7 @@ from mixad.emit.arrays import procedure_of
 from mixad.scalar.dtypes import array_dtype
 from mixad.scalar.ir import Program
 from mixad.scalar.updates import neutral
-from mixad.scalar.widen import widened
+from mixad.scalar.widen import widen_program
 
 
 def run_arrays(
@@ -31,6 +31,6 @@ def run_arrays(
     ]
     arguments = [*arguments, *begun]
     kinds = (*((p.kind, p.var.type) for p in program.params), *added)
-    results = run_procedure(procedure_of(widened(program)), kinds, arguments, shape, xp)
+    results = run_procedure(procedure_of(widen_program(program)), kinds, arguments, shape, xp)
     types = (output.type for output in program.outputs)
     return tuple(in_memory(r, type, xp) for r, type in zip(results, types, strict=True))

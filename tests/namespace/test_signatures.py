@@ -150,7 +150,7 @@ def test_arguments_of_every_function_are_passed_on_as_they_come(
     def refuse(*args: Any) -> None:
         raise AssertionError("names are looked at")
 
-    monkeypatch.setattr(Binding, "bound", refuse)
+    monkeypatch.setattr(Binding, "bind_arguments", refuse)
     monkeypatch.setattr("mixad.namespace.spelling.public_name", refuse)
     missed, count = [], 0
     for name, found in (*spelling.functions.items(), *spelling.methods.items()):
@@ -194,7 +194,7 @@ def test_plain_calls_of_users_are_passed_on_as_they_come(call: Any) -> None:
     called = SpelledFunction.__call__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SpelledFunction, "__call__", count)
-        patch.setattr(Binding, "bound", lambda *given: bound.append(given))
+        patch.setattr(Binding, "bind_arguments", lambda *given: bound.append(given))
         mixad.grad(lambda x: (call(x), (x * x)[0, 0])[1])(np.ones((2, 3)))
     assert not bound
     assert came

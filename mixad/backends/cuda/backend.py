@@ -161,7 +161,10 @@ class CudaBackend:
     def device_functions(self, bound: CudaBound, array: Array) -> tuple[DeviceFunction, ...]:
         """Return what each pass uses on a device where packs are aligned."""
         device = self.driver.device(array)
-        dialect, described = self.dialect(bound, device, is_aligned=True), self.describe_device(device)
+        dialect, described = (
+            self.dialect(bound, device, is_aligned=True),
+            self.describe_device(device),
+        )
         return tuple(
             DeviceFunction(
                 **asdict(used),
@@ -295,7 +298,9 @@ class CudaBackend:
             outputs.append(xp.reshape(memory, output.final))
         return tuple(outputs)
 
-    def _sum_tiles(self, output: Result, memory: Array, library: Library, device: Hashable) -> Array:
+    def _sum_tiles(
+        self, output: Result, memory: Array, library: Library, device: Hashable
+    ) -> Array:
         """Return the sum of what the tiles left, in the type of the output."""
         shape = list(output.memory)
         for axis in output.summed or ():

@@ -115,7 +115,9 @@ def _elements(launch: Launch) -> int:
     if not launch.spec.accumulates:
         return MAX_ELEMENTS
     passes = range(len(launch.spec.passes))
-    most = max(sum(math.prod(launch.results[k]) for k in changed_outputs(launch, n)) for n in passes)
+    most = max(
+        sum(math.prod(launch.results[k]) for k in changed_outputs(launch, n)) for n in passes
+    )
     return 0 if most > MAX_ELEMENTS else 1 << max(0, most - 1).bit_length()
 
 

@@ -14,7 +14,7 @@ from mixad.emit.arrays import Procedure, procedure_of, show
 from mixad.kernel.spec import KernelSpec, Launch
 from mixad.scalar.ir import Param, source_lines
 from mixad.scalar.updates import neutral
-from mixad.scalar.widen import widened
+from mixad.scalar.widen import widen_program
 
 __all__ = ["BoundReference", "ReferenceBackend", "ReferenceKernel"]
 
@@ -48,13 +48,13 @@ class ReferenceBackend:
             outputs = ", ".join(map(str, wanted)) or "none"
             comments = [f"pass {k}; outputs used: {outputs}"]
             comments += [line.shown for line in source_lines(program)]
-            shown = show(procedure_of(widened(program)))
+            shown = show(procedure_of(widen_program(program)))
             parts.append("".join(f"# {c}\n" for c in comments) + shown)
         return "\n\n".join(parts)
 
     def compile(self, spec: KernelSpec) -> ReferenceKernel:
         """Return the kernel's procedures."""
-        return ReferenceKernel(spec, tuple(procedure_of(widened(p)) for p in spec.passes))
+        return ReferenceKernel(spec, tuple(procedure_of(widen_program(p)) for p in spec.passes))
 
     def bind(self, executable: ReferenceKernel, launch: Launch) -> BoundReference:
         """Return the kernel with its broadcast shape."""

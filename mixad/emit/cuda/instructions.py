@@ -113,7 +113,9 @@ def native(op: str, type: ScalarType) -> bool:
     return op in ("sin", "cos") and type.bits == 32
 
 
-def op_expression(name: str, args: Sequence[str], types: Sequence[ScalarType], type: ScalarType) -> str:
+def op_expression(
+    name: str, args: Sequence[str], types: Sequence[ScalarType], type: ScalarType
+) -> str:
     """Return the expression of an op that is `native`, or no ``"program"`` for these types."""
     if name in SPECIAL:
         return SPECIAL[name](args, types[0], type)

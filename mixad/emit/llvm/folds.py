@@ -54,7 +54,9 @@ class StagedReader(Reader):
 
     def copy_row(self, start: str, extents: Sequence[str]) -> None:
         """Copy the row that starts at a pointer; its first axis, the longest, in the inner loop."""
-        first, *others = zip(extents, self.strides, _contiguous_strides(self.text, extents), strict=True)
+        first, *others = zip(
+            extents, self.strides, _contiguous_strides(self.text, extents), strict=True
+        )
         with _walking(self.text, [(n, (stride, by)) for n, stride, by in others], 2) as offsets:
             _emit_unrolled(self.text, first[0], partial(self.copy, start, offsets, first[1:]))
 
@@ -169,7 +171,9 @@ class SegmentSum(Writer):
             for first, total in zip(firsts, totals, strict=True):
                 at = element_at(text, self.values, text.let(f"add i64 {first}, {offset}"), type)
                 one = text.value(f"load {zero.llvm}, ptr {at}, align {type.itemsize}", type, False)
-                text.add(f"store {plus(text, self.load_sum(total), one)}, ptr {total}, align {LINE}")
+                text.add(
+                    f"store {plus(text, self.load_sum(total), one)}, ptr {total}, align {LINE}"
+                )
         return [self.load_sum(total) for total in totals]
 
     def load_sum(self, total: str) -> Value:
@@ -224,7 +228,9 @@ def _emit_unrolled(text: Text, count: str, body: Callable[[Sequence[str]], None]
         body([index])
 
 
-def _move_offsets(text: Text, offsets: Sequence[str], index: str, steps: Sequence[str]) -> list[str]:
+def _move_offsets(
+    text: Text, offsets: Sequence[str], index: str, steps: Sequence[str]
+) -> list[str]:
     """Return offsets moved by an index along an axis."""
     moved = [text.let(f"mul i64 {index}, {step}") for step in steps]
     pairs = zip(offsets, moved, strict=True)

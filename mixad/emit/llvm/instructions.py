@@ -263,7 +263,9 @@ def _saturated_lanes(text: Text, x: Value, type: ScalarType) -> Value:
         other = text.splat(text.const(Const(limit, x.type)))
         return text.value(f"fcmp {predicate} {x}, {other.text}", BOOL, True)
 
-    fits = text.both(compare_with("oge" if is_signed else "ogt", least), compare_with("olt", beyond))
+    fits = text.both(
+        compare_with("oge" if is_signed else "ogt", least), compare_with("olt", beyond)
+    )
     taken = text.select(fits, x, text.const(Const(0.0, x.type)))
     llvm = llvm_type(type, True)
     found = text.value(f"fpto{'si' if is_signed else 'ui'} {taken} to {llvm}", type, True)

@@ -291,7 +291,9 @@ class _Kernel:
 
     def row_start(self, param: int, indices: list[str]) -> str:
         """Return where a row of an operand starts."""
-        return self.row_pointer(self.starts[param], indices, partial(self.block.outer_stride, param))
+        return self.row_pointer(
+            self.starts[param], indices, partial(self.block.outer_stride, param)
+        )
 
     def outer_indices(self, row: str) -> list[str]:
         """Split a row's number into one index for each outer axis."""

@@ -35,7 +35,7 @@ from mixad.scalar.math import (
 )
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
-from mixad.scalar.widen import widened
+from mixad.scalar.widen import widen_program
 
 __all__ = ["PROGRAMS", "expand", "program_of"]
 
@@ -70,10 +70,10 @@ def expand(
     An op stays where ``native`` says that a dialect has a function for it. Functions of one
     argument share equations: ``tanh(x)`` and ``sigmoid(2 * x)`` one exponential.
     """
-    program = widened(program)
+    program = widen_program(program)
     builder = _SharingBuilder(program.name, native)
     names = builder.declare(program)
-    return builder.finish(builder.copy(program.body, names, builder.expanded))
+    return builder.finish(builder.copy(program.body, names, builder.expand_equation))
 
 
 def program_of(name: str, type: ScalarType) -> Program:
@@ -104,7 +104,7 @@ class _SharingBuilder(Builder):
         self._sizes: dict[int, tuple[int, Block]] = {}  # by identity, which they keep
         self._most_compared = _MAX_COMPARED
 
-    def expanded(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
+    def expand_equation(self, equation: Equation, args: tuple[Atom, ...]) -> Atom:
         """Add an equation, or the program of its op."""
         inner = self.definition(args[0]) if equation.op == "bitcast" else None
         if inner is not None and (inner.op, inner.args[0].type) == ("bitcast", equation.out.type):
@@ -122,9 +122,9 @@ class _SharingBuilder(Builder):
         if self._size(then) + self._size(orelse) > self._most_compared:
             return super().add_if(cond, then, orelse, line)
         spelled: dict[Var, str] = {}
-        number = self.number((_spelled(then, spelled), _spelled(orelse, spelled)))
+        number = self.number((_block_key(then, spelled), _block_key(orelse, spelled)))
         numbers = [self.number(("if", cond, number, i)) for i in range(len(then.results))]
-        found = [self.known(n) for n in numbers]
+        found = [self.known_value(n) for n in numbers]
         outs = tuple(atom for atom in found if atom is not None)
         if len(outs) == len(numbers):
             return outs
@@ -152,7 +152,7 @@ _MAX_COMPARED = 32
 """Statements of a user's ``If`` that is compared with earlier ones: larger ones differ."""
 
 
-def _spelled(block: Block, local: dict[Var, str]) -> tuple[object, ...]:
+def _block_key(block: Block, local: dict[Var, str]) -> tuple[object, ...]:
     """Spell a block so that equal blocks are equal: its own variables are numbered."""
 
     def name(atom: Atom) -> object:
@@ -166,7 +166,7 @@ def _spelled(block: Block, local: dict[Var, str]) -> tuple[object, ...]:
         if isinstance(s, While):
             own(s.carries)
         head = s.op if isinstance(s, Equation) else getattr(s, "array", None)
-        inner = tuple(_spelled(b, local) for b in nested_blocks(s))
+        inner = tuple(_block_key(b, local) for b in nested_blocks(s))
         own(written_vars(s))
         return (type(s).__name__, head, reads, inner, tuple(v.type for v in written_vars(s)))
 

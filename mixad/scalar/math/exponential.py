@@ -36,7 +36,7 @@ def exp(x: Term) -> Term:
     """E to the x."""
     layout = format_of(x)
     shifter, undo = _factors(layout, x < 0)
-    r, scale = _reduced(layout, _clamped(layout, x), shifter)
+    r, scale = _reduce(layout, _clamp(layout, x), shifter)
     return fma(_expm1_reduced(layout, r), scale, scale) * undo
 
 
@@ -50,7 +50,7 @@ def scaled_exp_sum(x: Term, low: Term) -> tuple[Term, Term]:
     """Return two factors of exp(x + low): a normal number, and a power of two."""
     layout = format_of(x)
     shifter, undo = _factors(layout, x < 0)
-    x = _clamped(layout, x)
+    x = _clamp(layout, x)
     k, scale = _nearest_power(layout, x, shifter)
     one_more, tail = exp_reduced(x, low, k)
     return fma(tail, scale, one_more * scale), undo
@@ -76,7 +76,7 @@ def power_of_two(n: Term) -> Term:
     return _power_of_two(layout, n + (layout.shifter + layout.bias))
 
 
-def _clamped(layout: Format, x: Term) -> Term:
+def _clamp(layout: Format, x: Term) -> Term:
     return at_most(at_least(x, _UNDERFLOW[layout.fraction]), _OVERFLOW[layout.fraction])
 
 
@@ -85,7 +85,7 @@ def exp_nonpositive(x: Term) -> Term:
     layout = format_of(x)
     headroom = _HEADROOM[layout.fraction]
     x = at_least(x, _UNDERFLOW[layout.fraction])
-    r, scale = _reduced(layout, x, _shifter(layout, headroom))
+    r, scale = _reduce(layout, x, _shifter(layout, headroom))
     return fma(_expm1_reduced(layout, r), scale, scale) * 2.0**-headroom
 
 
@@ -101,7 +101,7 @@ def _factors(layout: Format, negative: Term) -> tuple[Term, Term]:
     return shifter, where(negative, 2.0**-h, 2.0**h, type=layout.type)
 
 
-def _reduced(layout: Format, x: Term, shifter: Operand) -> tuple[Term, Term]:
+def _reduce(layout: Format, x: Term, shifter: Operand) -> tuple[Term, Term]:
     """Return r = x - k ln 2 and 2^(k + excess)."""
     k, scale = _nearest_power(layout, x, shifter)
     high, low = layout.tables["LN2"]
@@ -137,7 +137,7 @@ def expm1(x: Term) -> Term:
     """exp(x) - 1 as 2·(2ᵏ⁻¹·(exp(r) - 1) + (2ᵏ⁻¹ - ½)); 2ᵏ⁻¹ is finite for every k."""
     layout = format_of(x)
     clamped = at_most(at_least(x, _MINUS_ONE[layout.fraction]), _OVERFLOW[layout.fraction])
-    r, half = _reduced(layout, clamped, _shifter(layout, -1))
+    r, half = _reduce(layout, clamped, _shifter(layout, -1))
     small = _expm1_reduced(layout, r)
     large = 2 * fma(half, small, half - 0.5)
     return copysign(where(half == 0.5, small, large), x)
@@ -180,15 +180,15 @@ def _twice_half(x: Term) -> Term:
 
     There exp is 1 for both, so that tanh(½y) shares the exponential of sigmoid(y).
     """
-    outer, inner = _scaled(x), None
+    outer, inner = _split_factor(x), None
     if outer is not None:
-        inner = _scaled(Term(x.builder, outer[1]))
+        inner = _split_factor(Term(x.builder, outer[1]))
     if outer is None or inner is None or {outer[0], inner[0]} != {2.0, 0.5}:
         return x
     return Term(x.builder, inner[1])
 
 
-def _scaled(x: Term) -> tuple[float, Atom] | None:
+def _split_factor(x: Term) -> tuple[float, Atom] | None:
     """Return the constant factor of a product and the other one, if a value is such a product."""
     match x.builder.definition(x.atom):
         case Equation(op="mul", args=(Const(value=value), other) | (other, Const(value=value))):

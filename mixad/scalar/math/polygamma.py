@@ -58,7 +58,7 @@ def _digamma(x: Term) -> Term:
     total, lost, y = while_(
         (where(below_one, -1 / y, 0), x.const(0.0), where(below_one, y + 1, y)),
         lambda total, lost, y: (y >= 2) & (y < _ASYMPTOTIC),
-        lambda total, lost, y: (*_compensated(total, lost, 1 / (y - 1)), y - 1),
+        lambda total, lost, y: (*_add_compensated(total, lost, 1 / (y - 1)), y - 1),
     )
     positive = (
         where(y < _ASYMPTOTIC, _digamma_near_root(y, offset), _digamma_asymptotic(y)) + lost + total
@@ -86,7 +86,7 @@ def _trigamma(x: Term) -> Term:
     total, lost, y = while_(
         (x.const(0.0), x.const(0.0), where(reflected, 1 - x, x)),
         lambda total, lost, y: y < _ASYMPTOTIC,
-        lambda total, lost, y: (*_compensated(total, lost, 1 / (y * y)), y + 1),
+        lambda total, lost, y: (*_add_compensated(total, lost, 1 / (y * y)), y + 1),
     )
     positive = _trigamma_asymptotic(y) + lost + total
     sine, _, _ = _half_turn(x)
@@ -116,7 +116,9 @@ def _derivative(n: Term, x: Term) -> Term:
     total, y = _terms(where(far, fraction - bound, x), n + 1, bound)
     value = fma(total, factorial, _tail(y, n, scaled))
     odd = _is_odd(n)
-    (skipped,) = if_else(far, lambda: [_between(fraction, x, n, scaled)], lambda: [x.const(0.0)])
+    (skipped,) = if_else(
+        far, lambda: [_sum_between(fraction, x, n, scaled)], lambda: [x.const(0.0)]
+    )
     pole = (x < 0) & (rint(x) == x) & ~odd  # +inf on one side, -inf on the other
     return where(pole, nan, where(odd, value + skipped, -(value - skipped)))
 
@@ -137,7 +139,7 @@ def _terms(start: Term, power: Term, bound: Term) -> tuple[Term, Pair]:
 
     def turn(k: Term, y: Term, y_low: Term, total: Term, lost: Term) -> tuple[Term, ...]:
         term = _reciprocal_power((y, y_low), power)
-        return (k + 1, *_sum(start, k + 1), *_compensated(total, lost, term))
+        return (k + 1, *_sum(start, k + 1), *_add_compensated(total, lost, term))
 
     _, y, y_low, total, lost = while_(
         (zero, start, zero, zero, zero), lambda k, y, y_low, total, lost: y < bound, turn
@@ -145,7 +147,7 @@ def _terms(start: Term, power: Term, bound: Term) -> tuple[Term, Pair]:
     return total + lost, (y, y_low)
 
 
-def _between(fraction: Term, x: Term, n: Term, scaled: Term) -> Term:
+def _sum_between(fraction: Term, x: Term, n: Term, scaled: Term) -> Term:
     """n! Σ |y|^-(n+1) over y = x, x + 1, … below fraction - n - 11: a difference of two tails."""
     zero = x.const(0.0)
     near, beyond = (1 - fraction) + (n + 11), 1 - x
@@ -191,7 +193,7 @@ def _sum(x: Term, y: Term) -> Pair:
     return total, (x - (total - added)) + (y - added)
 
 
-def _compensated(total: Term, lost: Term, term: Term) -> tuple[Term, Term]:
+def _add_compensated(total: Term, lost: Term, term: Term) -> tuple[Term, Term]:
     """Add a term to a sum and its rounding error to ``lost`` (Neumaier, ZAMM 54, 1974)."""
     swap = abs(total) < abs(term)
     larger, smaller = where(swap, term, total), where(swap, total, term)

@@ -71,7 +71,7 @@ def erfcinv(x: Term) -> Term:
 
 def _erfcx(x: Term) -> Term:
     size = abs(x)
-    t = _turned(where(size < inf, size, _HUGE))
+    t = _quotient(where(size < inf, size, _HUGE))
     right = (1 + polynomial(t, format_of(x).tables["ERFCX_SCALED"])) / fma(2.0, size, 1.0)
     z = x * x
     lost = fma(x, x, -z)
@@ -79,7 +79,7 @@ def _erfcx(x: Term) -> Term:
     return where(x < 0, left, right)
 
 
-def _turned(x: Term) -> Term:
+def _quotient(x: Term) -> Term:
     """(x - k)/(x + k), corrected once by what the quotient leaves."""
     inverse = 1 / (x + _TURNING)
     t = (x - _TURNING) * inverse

@@ -20,18 +20,18 @@ _LARGE = {23: 2.0**17, 52: 2.0**30}  # by bits of the fraction: where the three 
 def sin(x: Term) -> Term:
     """Sine of an angle in radians; the sign of x is applied last, which keeps -0."""
     layout = format_of(x)
-    quadrant, r = _reduced(layout, abs(x))
-    return _turned(layout, quadrant, r, layout.bits(x) & layout.sign_bit)
+    quadrant, r = _reduce(layout, abs(x))
+    return _sine_in_quadrant(layout, quadrant, r, layout.bits(x) & layout.sign_bit)
 
 
 def cos(x: Term) -> Term:
     """Cosine of an angle in radians: the sine a quadrant further."""
     layout = format_of(x)
-    quadrant, r = _reduced(layout, abs(x))
-    return _turned(layout, quadrant + 1, r, None)
+    quadrant, r = _reduce(layout, abs(x))
+    return _sine_in_quadrant(layout, quadrant + 1, r, None)
 
 
-def _turned(layout: Format, quadrant: Term, r: Term, sign: Term | None) -> Term:
+def _sine_in_quadrant(layout: Format, quadrant: Term, r: Term, sign: Term | None) -> Term:
     """sin(r + quadrant·π/2), with the sign flipped by the bit ``sign``."""
     odd = (quadrant & 1) == 1
     value = where(odd, cos_reduced(r), sin_reduced(r))
@@ -51,7 +51,7 @@ def cos_reduced(r: Term) -> Term:
     return fma(z, fma(z, polynomial(z, format_of(r).tables["COS"]), -0.5), 1.0)
 
 
-def _reduced(layout: Format, x: Term) -> tuple[Term, Term]:
+def _reduce(layout: Format, x: Term) -> tuple[Term, Term]:
     """Return the quadrant (its low two bits count) and r of an x >= 0."""
     t = fma(x, 1 / layout.tables["HALF_PI"][0], layout.shifter)
     k = t - layout.shifter

@@ -20,7 +20,7 @@ from mixad.scalar.parse.names import (
     walk_scope,
 )
 
-__all__ = ["Liveness", "breaks", "captured_by_nested", "contains_return", "exits_always",
+__all__ = ["Liveness", "breaks", "nested_captures", "contains_return", "exits_always",
            "live_names", "may_exit"]  # fmt: skip
 
 Names = frozenset[str]
@@ -51,7 +51,7 @@ def free_names(node: FunctionNode) -> Names:
     return frozenset(found - {*parameter_names(node), *assigned_names(body)})
 
 
-def captured_by_nested(node: FunctionNode) -> dict[str, Names]:
+def nested_captures(node: FunctionNode) -> dict[str, Names]:
     """Return, for each name of a nested function (or of a lambda), what calling it reads."""
     captured: dict[str, Names] = {}
     body = body_of(node)
@@ -106,10 +106,10 @@ class _Backwards:
         live = after
         for statement in reversed(statements):
             self.liveness.after[id(statement)] = live | self.always
-            live = self.before(statement, live, loop)
+            live = self.names_before(statement, live, loop)
         return live
 
-    def before(self, s: ast.stmt, after: Names, loop: Loop | None) -> Names:
+    def names_before(self, s: ast.stmt, after: Names, loop: Loop | None) -> Names:
         match s:
             case ast.Return():
                 return self.reads(s.value)

@@ -65,7 +65,7 @@ class _Forwards:
             case ast.If():
                 self.read(s.test, state)
                 taken = self.block(s.body, dict(state), loop)
-                return _joined(taken, self.block(s.orelse, dict(state), loop), s.lineno)
+                return _join_states(taken, self.block(s.orelse, dict(state), loop), s.lineno)
             case ast.While():
                 endless = isinstance(s.test, ast.Constant) and bool(s.test.value)
                 self.read(s.test, state)
@@ -104,14 +104,14 @@ class _Forwards:
             inside.update(dict.fromkeys(assigned_names([s.target]), 0))
         iteration = self.block(s.body, inside, exits)
         for other in exits.continued:
-            iteration = _joined(iteration, other, s.lineno)
-        finished = iteration if at_least_once else _joined(iteration, state, s.lineno)
+            iteration = _join_states(iteration, other, s.lineno)
+        finished = iteration if at_least_once else _join_states(iteration, state, s.lineno)
         if not ends:
             finished = None
         elif finished is not None:
             finished = self.block(s.orelse, finished, outer)
         for other in exits.broken:
-            finished = _joined(finished, other, s.lineno)
+            finished = _join_states(finished, other, s.lineno)
         return finished
 
     def read(self, node: ast.AST, state: State) -> None:
@@ -138,7 +138,7 @@ class _Forwards:
         raise KernelSyntaxError.at(self.text.locate(node), message, hint)
 
 
-def _joined(a: State | None, b: State | None, line: int) -> State | None:
+def _join_states(a: State | None, b: State | None, line: int) -> State | None:
     if a is None or b is None:
         return dict(a) if b is None and a is not None else b
     return {name: _status(a.get(name), b.get(name), line) for name in {**a, **b}}

@@ -86,7 +86,7 @@ def run_block(frame: Frame, statements: Sequence[ast.stmt]) -> None:
         else:
             execute = frame.context.statements.get(type(s))
             if execute is None:
-                raise frame.unsupported(s)
+                raise frame.unsupported_error(s)
             execute(frame, s)
         if frame.state.ended:
             return
@@ -197,7 +197,7 @@ def _prototype(
         return a.value.prototype().join(frame.context.rules, b.value.prototype())
     except Mismatch:
         what = "the result" if name is None else repr(name)
-        what, x, y = _apart(frame.context.rules, what, a.value, b.value)
+        what, x, y = _find_differing(frame.context.rules, what, a.value, b.value)
         raise frame.type_error(
             node,
             f"{what} is {describe_kind(x)} on one path (line {a.line}) "
@@ -206,14 +206,14 @@ def _prototype(
         ) from None
 
 
-def _apart(rules: Rules, what: str, a: Value, b: Value) -> tuple[str, Value, Value]:
+def _find_differing(rules: Rules, what: str, a: Value, b: Value) -> tuple[str, Value, Value]:
     """Return what has no common type, inside of tuples that differ in their elements only."""
     if a.elements() is not None and a.same_form(b):
         for at, (one, other) in enumerate(zip(a.parts(), b.parts(), strict=True)):
             try:
                 one.prototype().join(rules, other.prototype())
             except Mismatch:
-                return _apart(rules, f"element {at} of {what}", one, other)
+                return _find_differing(rules, f"element {at} of {what}", one, other)
     return what, a, b
 
 

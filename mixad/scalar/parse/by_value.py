@@ -68,7 +68,7 @@ def by_value(value: Any) -> Any:
     if kind is staticmethod:
         return _Call(staticmethod, by_value(value.__func__))
     if kind is functools._lru_cache_wrapper and not _has_name(value):
-        return _Call(_cached, by_value(value.__wrapped__), value.cache_parameters())
+        return _Call(_apply_lru_cache, by_value(value.__wrapped__), value.cache_parameters())
     if isinstance(value, ModuleType) and _is_importable(value.__name__, value):
         return _Call(importlib.import_module, value.__name__)
     if kind is functools.partial:
@@ -114,13 +114,13 @@ _STAND_INS: weakref.WeakValueDictionary[int, _Container] = weakref.WeakValueDict
 
 def _of_container(value: Any) -> Any:
     """Return what is pickled in place of a container; itself, if it holds nothing of the kind."""
-    for held in _held(value, set()):
+    for held in _contained_values(value, set()):
         if type(held) is functools.partial or by_value(held) is not held:
             return _STAND_INS.setdefault(id(value), _Container(value))
     return value
 
 
-def _held(value: Any, seen: set[int]) -> Iterator[Any]:
+def _contained_values(value: Any, seen: set[int]) -> Iterator[Any]:
     """Yield what containers, tuples and partial functions hold, in one another; these too."""
     kind = type(value)
     is_container = kind in (*_CONTAINERS, tuple) or hasattr(kind, "_make")
@@ -134,7 +134,7 @@ def _held(value: Any, seen: set[int]) -> Iterator[Any]:
         seen.add(id(value))
         items = (*value.keys(), *value.values()) if kind is dict else value
     for item in items:
-        yield from _held(item, seen)
+        yield from _contained_values(item, seen)
 
 
 class _Call:
@@ -147,7 +147,7 @@ class _Call:
         return self._reduced
 
 
-def _cached(function: Any, parameters: dict[str, Any]) -> Any:
+def _apply_lru_cache(function: Any, parameters: dict[str, Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
 
 
@@ -161,7 +161,7 @@ def _partial(function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
 
 def _submodules(values: Iterable[Any], read: set[str]) -> Iterator[str]:
     """Yield the modules that are imported and may be read of packages: ``os.path``."""
-    for module in _held(list(values), set()):
+    for module in _contained_values(list(values), set()):
         if isinstance(module, ModuleType) and _is_importable(module.__name__, module):
             prefix = f"{module.__name__}."
             for found in sorted(sys.modules):
@@ -234,7 +234,7 @@ def _read(function: FunctionType) -> dict[str, dict[str, Any]]:
     }
     captured = [value for values in parts.values() for value in values.values()]
     return {
-        part: {name: _checked(function, name, by_value(v)) for name, v in values.items()}
+        part: {name: _check_picklable(function, name, by_value(v)) for name, v in values.items()}
         for part, values in parts.items()
     } | {"submodules": dict.fromkeys(_submodules(captured, set(_names(code))))}
 
@@ -307,7 +307,7 @@ class _Trial(pickle.Pickler):
 _BY_THEMSELVES = (_Function, FunctionType, MethodType, PickledFunction, type)
 
 
-def _checked(function: FunctionType, name: str, value: Any) -> Any:
+def _check_picklable(function: FunctionType, name: str, value: Any) -> Any:
     """Return what a function captures; raise, with the name, where it cannot be pickled."""
     trial = _Trial(io.BytesIO(), protocol=5, buffer_callback=lambda buffer: None)
     others = (sys.modules.get(n) for n in ("cloudpickle", "joblib.externals.cloudpickle"))

@@ -20,12 +20,12 @@ from mixad.scalar.parse.handlers import (
     check_count,
     count_text,
 )
-from mixad.scalar.parse.info import FunctionInfo, unwrapped
+from mixad.scalar.parse.info import FunctionInfo, unwrap_callable
 from mixad.scalar.parse.inlining import inline
 from mixad.scalar.parse.integers import fits, literal, overflow
 from mixad.scalar.parse.intrinsics import intrinsic
 from mixad.scalar.parse.list_aliases import share
-from mixad.scalar.parse.names import dotted
+from mixad.scalar.parse.names import dotted_path
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
 from mixad.scalar.parse.outside import value_from_outside
 from mixad.scalar.parse.scalar_rule_calls import with_rule
@@ -59,12 +59,14 @@ def call(frame: Frame, node: ast.Call) -> Value:
     if isinstance(function, Object):
         return _of_library(frame, node, function.value)
     # What a function is given has a name in the caller.
-    arguments = _arguments(frame, node, lambda frame, node: peek(frame, node).shared())
+    arguments = _arguments(frame, node, lambda frame, node: peek(frame, node).mark_shared())
     match function:
         case Closure():
             outer = function.frame
             info = outer.outermost.info.inner(function.node)
-            result = _inlined(frame, node, info, arguments, function.defaults, outer.index, outer)
+            result = _inline_body(
+                frame, node, info, arguments, function.defaults, outer.index, outer
+            )
         case Helper():
             result = _helper(frame, node, function.index, arguments)
         case _:
@@ -85,7 +87,7 @@ def _by_method(frame: Frame, node: ast.Call, method: ast.Attribute) -> Value | N
 
     None for what belongs to an object from outside.
     """
-    path = dotted(method.value, frame.info.inside)
+    path = dotted_path(method.value, frame.info.inside)
     if path is not None and not frame.is_own(path[0]):
         return None
     value = frame.value(method.value)
@@ -114,7 +116,7 @@ def _helper(frame: Frame, node: ast.Call, index: int, arguments: Arguments) -> V
     if source.standing is not None:
         arguments = _as_theirs(frame, node, source.standing, arguments)
     try:
-        return _inlined(frame, node, source.info, arguments, defaults, index, None)
+        return _inline_body(frame, node, source.info, arguments, defaults, index, None)
     except KernelError as error:
         if source.standing is None:
             raise
@@ -152,7 +154,7 @@ def _arguments(
     return Arguments(spread(frame, node.args, value_of), keywords)
 
 
-def _inlined(
+def _inline_body(
     frame: Frame,
     node: ast.Call,
     info: FunctionInfo,
@@ -168,7 +170,7 @@ def _inlined(
         )
     values = bind(frame, node, info, arguments, defaults)
 
-    def compiled(values: Mapping[str, Value]) -> Value:
+    def compile_body(values: Mapping[str, Value]) -> Value:
         names = {name: BoundName(value, node.lineno) for name, value in values.items()}
         call = frame.call_at(node, info.text.filename)
         inner = Frame(frame.context, info, index, parent, State(names), caller=frame, call=call)
@@ -178,8 +180,8 @@ def _inlined(
         return result
 
     if parent is None and index in frame.context.snapshot.rules:
-        return with_rule(frame, node, index, values, compiled)
-    return compiled(values)
+        return with_rule(frame, node, index, values, compile_body)
+    return compile_body(values)
 
 
 def bind(
@@ -206,28 +208,28 @@ def bind(
         raise frame.type_error(
             node,
             f"{info.name!r} takes {count_text(len(positional))} by position, got {len(given)}",
-            _spelled(info),
+            _call_text(info),
         )
     only_positional = {p.arg for p in a.posonlyargs}
     named = [*positional, *(p.arg for p in a.kwonlyargs)]
     for name, value in arguments.keywords.items():
         if name in values:
             message = f"{info.name!r} gets its argument twice: {name!r}"
-            raise frame.type_error(node, message, _spelled(info))
+            raise frame.type_error(node, message, _call_text(info))
         if name not in named or name in only_positional:
             message = f"{info.name!r} has no parameter {name!r}"
-            raise frame.type_error(node, message, _spelled(info))
+            raise frame.type_error(node, message, _call_text(info))
         values[name] = value
     for name in named:
         if name not in values:
             if name not in defaults:
                 message = f"{info.name!r} needs an argument for {name!r}"
-                raise frame.type_error(node, message, _spelled(info))
+                raise frame.type_error(node, message, _call_text(info))
             values[name] = defaults[name]
     return values
 
 
-def _spelled(info: FunctionInfo) -> str:
+def _call_text(info: FunctionInfo) -> str:
     """Return how a function is called."""
     a = info.node.args
     named = [f"{p.arg}=..." for p in a.kwonlyargs]
@@ -250,7 +252,7 @@ def _of_library(frame: Frame, node: ast.Call, function: Any) -> Value:
         arguments = _as_theirs(frame, node, standing, arguments)
     handler = complex_function(called, arguments) or intrinsic(called)
     if handler is not None:
-        with frame.at(node):
+        with frame.at_node(node):
             return handler(frame, node, arguments)
     made = construct(frame, node, function, arguments)
     if made is not None:
@@ -259,7 +261,7 @@ def _of_library(frame: Frame, node: ast.Call, function: Any) -> Value:
     refusal = unsupported_call(name, function, ast.unparse(node))
     if refusal is not None:
         raise frame.error(node, *refusal)
-    if unwrapped(function) is not None:  # its source was not found, or not believed
+    if unwrap_callable(function) is not None:  # its source was not found, or not believed
         try:
             read_function(function)
         except KernelSyntaxError as error:

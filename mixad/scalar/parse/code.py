@@ -63,7 +63,7 @@ def find_function(code: CodeType) -> FoundFunction:
     KernelSyntaxError if there is no source text, or it is not what the code was compiled from.
     """
     _refuse_coroutine(code)
-    received = _found_in_received(code)
+    received = _find_in_received(code)
     if received is not None:
         return received
     linecache.checkcache(code.co_filename)
@@ -110,7 +110,7 @@ def _texts_around(lines: Sequence[str], code: CodeType) -> Iterator[str]:
     """Yield texts of a file with ever more of it, each line at its place."""
     yield _statement_text(lines, code)
     with suppress(SyntaxError):
-        body = _parsed("\n".join(lines)).body
+        body = _parse_text("\n".join(lines)).body
         # CPython calls functions of modules that are imported in the text otherwise than methods.
         imports = [s for s in body if isinstance(s, ast.Import | ast.ImportFrom)]
         kept = [""] * len(lines)
@@ -123,7 +123,7 @@ def _texts_around(lines: Sequence[str], code: CodeType) -> Iterator[str]:
 
 def _has(text: str, source: SourceText, code: CodeType) -> bool:
     try:
-        return _found_in(ast.parse(text).body, source, code) is not None
+        return _find_in(ast.parse(text).body, source, code) is not None
     except SyntaxError:
         return False
 
@@ -132,7 +132,7 @@ def _has(text: str, source: SourceText, code: CodeType) -> bool:
 def compile_sent(sent: SentCode) -> CodeType:
     """Return code from another process; the parser finds its text as long as the code lives."""
     code = _codes_of(sent)[sent.number]
-    lines = tuple(_padded(sent).split("\n"))
+    lines = tuple(_pad_text(sent).split("\n"))
     source = _RECEIVED.get(_mark(code))
     if source is None or source.lines != lines:
         source = SourceText(sent.filename, lines)
@@ -155,14 +155,14 @@ def _mark(code: CodeType) -> tuple[str, int]:
     return code.co_filename, hash(code)
 
 
-def _padded(sent: SentCode) -> str:
+def _pad_text(sent: SentCode) -> str:
     return "\n" * sent.skipped + sent.text
 
 
 def _all_codes(sent: SentCode) -> Iterator[CodeType]:
     flags = sent.flags
     return _nested_codes(
-        compile(_padded(sent), sent.filename, "exec", flags=flags, dont_inherit=True)
+        compile(_pad_text(sent), sent.filename, "exec", flags=flags, dont_inherit=True)
     )
 
 
@@ -171,19 +171,19 @@ def _codes_of(sent: SentCode) -> list[CodeType]:
     return [c for c in _all_codes(sent) if c.co_qualname == sent.name]
 
 
-def _found_in_received(code: CodeType) -> FoundFunction | None:
+def _find_in_received(code: CodeType) -> FoundFunction | None:
     """Find a function in the text that came with it from another process."""
     source = _RECEIVED.get(_mark(code))
     if source is None:
         return None
-    return _found_in(ast.parse("\n".join(source.lines)).body, source, code)
+    return _find_in(ast.parse("\n".join(source.lines)).body, source, code)
 
 
 def _found_nearby(source: SourceText, code: CodeType) -> FoundFunction | None:
     """Find a function where it should be: parsing a whole file takes 10 µs a line."""
     try:
         module = ast.parse(_statement_text(source.lines, code))
-        return _found_in(module.body, source, code)
+        return _find_in(module.body, source, code)
     except SyntaxError:
         return None
 
@@ -212,20 +212,20 @@ _NOT_FIRST = ("", *" \t\f#)]}")
 
 def _found_in_file(text: str, source: SourceText, code: CodeType) -> FoundFunction:
     try:
-        module = _parsed(text)
+        module = _parse_text(text)
     except SyntaxError:
-        raise _edited(code) from None
-    found = _found_in(_statement_around(module.body, code.co_firstlineno), source, code)
-    found = found or _found_in(module.body, source, code)
+        raise _edited_error(code) from None
+    found = _find_in(_statement_around(module.body, code.co_firstlineno), source, code)
+    found = found or _find_in(module.body, source, code)
     if found is None:
-        raise _with_assert(module, source, code) or _edited(code)
+        raise _with_assert(module, source, code) or _edited_error(code)
     return found
 
 
 def _refuse_coroutine(code: CodeType) -> None:
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise KernelSyntaxError(
-            f"{_shown(code)} is a coroutine (`async def`), defined in {code.co_filename}, "
+            f"{_describe_code(code)} is a coroutine (`async def`), defined in {code.co_filename}, "
             f"line {code.co_firstlineno}: a kernel computes numbers and waits for nothing",
             hint="write `def`",
         )
@@ -248,26 +248,26 @@ def _with_assert(
 
 
 @lru_cache(maxsize=8)
-def _parsed(text: str) -> ast.Module:
+def _parse_text(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def _shown(code: CodeType) -> str:
+def _describe_code(code: CodeType) -> str:
     return "this lambda" if code.co_name == "<lambda>" else f"function {code.co_name!r}"
 
 
 def _without_source(code: CodeType) -> KernelSyntaxError:
     return KernelSyntaxError(
-        f"the source of {_shown(code)} is not available (it was defined in {code.co_filename})",
+        f"the source of {_describe_code(code)} is not available (it was defined in {code.co_filename})",
         hint="define it in a file or a notebook cell",
     )
 
 
-def _edited(code: CodeType) -> KernelSyntaxError:
+def _edited_error(code: CodeType) -> KernelSyntaxError:
     if code.co_filename == "<string>":  # what `exec` is given, for which 3.13 has the text of `-c`
         return _without_source(code)
     return KernelSyntaxError(
-        f"the source of {_shown(code)} in {code.co_filename}, line {code.co_firstlineno}, "
+        f"the source of {_describe_code(code)} in {code.co_filename}, line {code.co_firstlineno}, "
         "is not what it was compiled from: the file was edited since it was imported",
         hint="reload the module, or restart Python",
     )
@@ -283,7 +283,7 @@ def _first_line(statement: ast.stmt) -> int:
     return min([statement.lineno, *(d.lineno for d in decorators)])
 
 
-def _found_in(
+def _find_in(
     statements: list[ast.stmt], source: SourceText, code: CodeType
 ) -> FoundFunction | None:
     """Compile statements of a module and return the function whose code is ``code``."""

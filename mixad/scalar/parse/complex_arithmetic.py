@@ -70,7 +70,7 @@ def compare(frame: Frame, node: Located, op: ast.cmpop, x: Number, y: Number) ->
     if x.im is None and y.im is None:
         return operators.compare(frame, node, op, x.re, y.re)
     if not isinstance(op, ast.Eq | ast.NotEq):
-        raise _unordered(frame, node, op)
+        raise _order_error(frame, node, op)
     a, b = (as_complex(frame, node, v) for v in of_one_type(frame, node, (x, y)))
     equal = [
         operators.compare(frame, node, ast.Eq(), s, t) for s, t in ((a.re, b.re), (a.im, b.im))
@@ -92,7 +92,7 @@ def where(frame: Frame, node: ast.expr, condition: Number, x: Number, y: Number)
     return like.rebuilt(chosen)
 
 
-def _unordered(frame: Frame, node: Located, op: ast.cmpop) -> KernelError:
+def _order_error(frame: Frame, node: Located, op: ast.cmpop) -> KernelError:
     return frame.type_error(
         node,
         f"`{_SYMBOLS[type(op)]}` of complex numbers: they have no order",
@@ -264,13 +264,13 @@ def _whole_power(frame: Frame, node: Located, z: Complex, exponent: int) -> Numb
     op = _Parts(frame, node)
     one = op.constant(1.0, z.re)
     if exponent >= -1:
-        return _repeated(op, z, exponent) if exponent >= 0 else _quotient(op, one, z)
-    value = _quotient(op, one, _repeated(op, z, -exponent))
-    power = _repeated(op, _quotient(op, one, z), -exponent)
+        return _power_by_squaring(op, z, exponent) if exponent >= 0 else _quotient(op, one, z)
+    value = _quotient(op, one, _power_by_squaring(op, z, -exponent))
+    power = _power_by_squaring(op, _quotient(op, one, z), -exponent)
     return call_own_function(frame, node, with_derivatives_of, (value, power))
 
 
-def _repeated(op: _Parts, z: Complex, exponent: int) -> Complex:
+def _power_by_squaring(op: _Parts, z: Complex, exponent: int) -> Complex:
     """Return ``z ** exponent`` by squaring, in the order of NumPy."""
     if exponent == 0:
         return Complex(op.constant(1.0, z.re), op.constant(0.0, z.re))

@@ -51,7 +51,7 @@ def _one(frame: Frame, node: ast.Call, arguments: Arguments) -> Complex:
 # -- functions that are written in Python ----------------------------------------------------------
 
 
-def _written(
+def _call_own(
     function: Callable[..., Any], frame: Frame, node: ast.Call, arguments: Arguments
 ) -> Number:
     return call_own_function(frame, node, function, (_one(frame, node, arguments),))
@@ -59,7 +59,7 @@ def _written(
 
 def _logarithm(base: float, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """The logarithm to a base that is known."""
-    natural = _written(library.logarithm, frame, node, arguments)
+    natural = _call_own(library.logarithm, frame, node, arguments)
     scale = frame.constant(1 / math.log(base))
     return arithmetic.arithmetic(frame, node, ast.Mult(), natural, scale)
 
@@ -111,7 +111,7 @@ def _rectangular(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return arithmetic.complex_of_parts(frame, node, *parts)
 
 
-def _made(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def _make_complex(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`complex(x)` and `complex(x, y)`, whose parts keep their type as in functions of `math`."""
     if not set(arguments.keywords) <= {"real", "imag"}:
         raise frame.type_error(node, "`complex` has the options `real` and `imag`", "complex(x, y)")
@@ -126,7 +126,7 @@ def _made(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return arithmetic.complex_of_parts(frame, node, re.scalar(frame, node), im.scalar(frame, node))
 
 
-def _converted(part: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def _convert(part: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """`np.complex64(z)`, which is strong."""
     z = _one(frame, node, arguments)
     return Complex(frame.convert(z.re, part), frame.convert(z.im, part))
@@ -151,7 +151,7 @@ def _reciprocal(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return arithmetic.arithmetic(frame, node, ast.Div(), frame.constant(1.0), z)
 
 
-def _classified(name: str, both: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def _classify(name: str, both: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """isnan, isinf, isfinite: of one part or both."""
     z = _one(frame, node, arguments)
     tests = [operators.apply(frame, node, name, (part,)) for part in (z.re, z.im)]
@@ -170,25 +170,25 @@ def _of_reals(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 # -- tables ----------------------------------------------------------------------------------------
 
 _NAMES: Mapping[str, Handler] = MappingProxyType({
-    "exp": partial(_written, library.exponential),
-    "log": partial(_written, library.logarithm),
+    "exp": partial(_call_own, library.exponential),
+    "log": partial(_call_own, library.logarithm),
     "log10": partial(_logarithm, 10.0), "log2": partial(_logarithm, 2.0),
-    "sqrt": partial(_written, library.square_root),
-    "sin": partial(_written, library.sine), "cos": partial(_written, library.cosine),
-    "tan": partial(_written, library.tangent),
-    "sinh": partial(_written, library.hyperbolic_sine),
-    "cosh": partial(_written, library.hyperbolic_cosine),
-    "tanh": partial(_written, library.hyperbolic_tangent),
-    "isnan": partial(_classified, "isnan", "or"), "isinf": partial(_classified, "isinf", "or"),
-    "isfinite": partial(_classified, "isfinite", "and"),
+    "sqrt": partial(_call_own, library.square_root),
+    "sin": partial(_call_own, library.sine), "cos": partial(_call_own, library.cosine),
+    "tan": partial(_call_own, library.tangent),
+    "sinh": partial(_call_own, library.hyperbolic_sine),
+    "cosh": partial(_call_own, library.hyperbolic_cosine),
+    "tanh": partial(_call_own, library.hyperbolic_tangent),
+    "isnan": partial(_classify, "isnan", "or"), "isinf": partial(_classify, "isinf", "or"),
+    "isfinite": partial(_classify, "isfinite", "and"),
 })  # fmt: skip
 """Functions that `cmath`, NumPy and the table of ops have under one name."""
 
 _MORE_NAMES: Mapping[str, Handler] = MappingProxyType({
     **_NAMES,
-    "exp2": partial(_written, library.exponential_of_two),
-    "expm1": partial(_written, library.exponential_less_one),
-    "log1p": partial(_written, library.logarithm_of_one_more),
+    "exp2": partial(_call_own, library.exponential_of_two),
+    "expm1": partial(_call_own, library.exponential_less_one),
+    "log1p": partial(_call_own, library.logarithm_of_one_more),
 })  # fmt: skip
 
 _OF_OPS: Mapping[str, Handler] = MappingProxyType({
@@ -215,9 +215,9 @@ def _always() -> dict[Any, Handler]:
     known: dict[Any, Handler] = {getattr(cmath, n): h for n, h in _NAMES.items() if n != "log2"}
     known |= {
         cmath.log: _logarithm_to_base, cmath.phase: _angle, cmath.polar: _polar,
-        cmath.rect: _rectangular, builtins.complex: _made,
-        np.complex64: partial(_converted, Typed(F32, False)),
-        np.complex128: partial(_converted, Typed(F64, False)),
+        cmath.rect: _rectangular, builtins.complex: _make_complex,
+        np.complex64: partial(_convert, Typed(F32, False)),
+        np.complex128: partial(_convert, Typed(F64, False)),
         np.real: partial(_part, "real"), np.imag: partial(_part, "imag"),
         np.conj: partial(of_numpy, _conjugate), np.angle: partial(of_numpy, _angle),
     }  # fmt: skip

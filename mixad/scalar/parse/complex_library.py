@@ -13,13 +13,13 @@ import cmath
 import math
 from typing import Any
 
-__all__ = ["cosine", "exponential", "exponential_less_one", "exponential_of_two", "held",
+__all__ = ["cosine", "exponential", "exponential_less_one", "exponential_of_two", "constant_of_derivatives",
            "hyperbolic_cosine", "hyperbolic_sine", "hyperbolic_tangent", "largest", "logarithm",
            "logarithm_of_one_more", "power_of_complex", "power_of_real", "power_of_whole", "sine",
            "square_root", "tangent", "with_derivatives_of"]  # fmt: skip
 
 
-def held(x: Any) -> Any:
+def constant_of_derivatives(x: Any) -> Any:
     """Stand for a number as a constant of derivatives."""
     return x
 
@@ -39,7 +39,7 @@ def _mul_pow(x: Any, y: Any, z: Any) -> Any:
     return x * y**z
 
 
-held.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # `intrinsics` compiles both
+constant_of_derivatives.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # `intrinsics` compiles both
 largest.__mixad_op__ = "largest"  # type: ignore[attr-defined]
 _mul_zero.__mixad_op__ = "mul_zero"  # type: ignore[attr-defined]
 _mul_pow.__mixad_op__ = "mul_pow"  # type: ignore[attr-defined]
@@ -50,14 +50,14 @@ def _times(small: Any, large: Any) -> Any:
 
     The derivative there is the largest number in place of the infinity, not nan.
     """
-    if held(small) == 0 and abs(held(large)) == math.inf:
-        return small * math.copysign(largest(large), held(large))
+    if constant_of_derivatives(small) == 0 and abs(constant_of_derivatives(large)) == math.inf:
+        return small * math.copysign(largest(large), constant_of_derivatives(large))
     return small * large
 
 
 def with_derivatives_of(value: Any, other: Any) -> Any:
     """Return a value whose derivatives are those of another, which is as large but for rounding."""
-    re, im = held(value.real), held(value.imag)
+    re, im = constant_of_derivatives(value.real), constant_of_derivatives(value.imag)
     return complex(_with_derivatives_of(re, other.real), _with_derivatives_of(im, other.imag))
 
 
@@ -90,7 +90,7 @@ def exponential_of_two(z: Any) -> Any:
 def exponential_less_one(z: Any) -> Any:
     """e^z - 1, without losing digits near 0, nor those of the derivative far to the left."""
     x, y = z.real, z.imag
-    if held(x) > -1:
+    if constant_of_derivatives(x) > -1:
         half = math.sin(0.5 * y)
         re = math.expm1(x) * math.cos(y) - 2 * half * half
     else:
@@ -105,11 +105,15 @@ def logarithm(z: Any) -> Any:
     """log z, from -πi to πi; log |z| keeps its digits near |z| = 1, where it is near 0."""
     x, y = z.real, z.imag
     size = math.hypot(x, y)
-    if held(size) > 0.5 and held(size) < 2:
-        a, b = (x, y) if abs(held(x)) >= abs(held(y)) else (y, x)
+    if constant_of_derivatives(size) > 0.5 and constant_of_derivatives(size) < 2:
+        a, b = (
+            (x, y) if abs(constant_of_derivatives(x)) >= abs(constant_of_derivatives(y)) else (y, x)
+        )
         re = 0.5 * math.log1p((a - 1) * (a + 1) + b * b)
     else:
-        re = math.log(x if held(size) == 0 else size)  # infinitely steep at 0, where hypot is flat
+        re = math.log(
+            x if constant_of_derivatives(size) == 0 else size
+        )  # infinitely steep at 0, where hypot is flat
     return complex(re, math.atan2(y, x))
 
 
@@ -117,10 +121,10 @@ def logarithm_of_one_more(z: Any) -> Any:
     """log(1 + z), without losing digits near 0."""
     x, y = z.real, z.imag
     size = math.hypot(1 + x, y)
-    if held(size) > 0.5 and held(size) < 2:
+    if constant_of_derivatives(size) > 0.5 and constant_of_derivatives(size) < 2:
         re = 0.5 * math.log1p(x * (2 + x) + y * y)
     else:
-        re = math.log(1 + x if held(size) == 0 else size)
+        re = math.log(1 + x if constant_of_derivatives(size) == 0 else size)
     return complex(re, math.atan2(y, 1 + x))
 
 
@@ -157,7 +161,7 @@ def hyperbolic_tangent(z: Any) -> Any:
     ``q`` is 1 / cosh² x, which does not overflow so; nothing cancels near the poles.
     """
     x, y = z.real, z.imag
-    e = math.exp((-2.0 if held(x) >= 0 else 2.0) * x)
+    e = math.exp((-2.0 if constant_of_derivatives(x) >= 0 else 2.0) * x)
     q = 4 * e / ((1 + e) * (1 + e))
     t, c = math.tanh(x), math.cos(y)
     d = t * t + c * c * q
@@ -180,17 +184,19 @@ def square_root(z: Any) -> Any:
     part, √(2|x| + 2|z|).  At 0 there is no derivative: it is inf or nan.
     """
     x, y = z.real, z.imag
-    is_small = max(abs(held(x)), abs(held(y))) <= 1
+    is_small = max(abs(constant_of_derivatives(x)), abs(constant_of_derivatives(y))) <= 1
     f, g = (2.0, 1.0) if is_small else (0.125, 4.0)  # nothing overflows or is lost
-    s = g * math.sqrt((f * x if held(x) >= 0 else -f * x) + math.hypot(f * x, f * y))
-    side = math.copysign(1.0, held(y))
-    if held(s) == 0:
+    s = g * math.sqrt(
+        (f * x if constant_of_derivatives(x) >= 0 else -f * x) + math.hypot(f * x, f * y)
+    )
+    side = math.copysign(1.0, constant_of_derivatives(y))
+    if constant_of_derivatives(s) == 0:
         other = side * s
-    elif abs(held(y)) == math.inf:
+    elif abs(constant_of_derivatives(y)) == math.inf:
         other = y
     else:
         other = y / s
-    if held(x) >= 0:
+    if constant_of_derivatives(x) >= 0:
         return complex(0.5 * s, other)
     return complex(side * other, side * (0.5 * s))
 
@@ -233,13 +239,13 @@ def power_of_complex(z: Any, w: Any) -> Any:
     """z ** w."""
     if not _is_zero(z):
         return with_derivatives_of(cmath.exp(w * cmath.log(z)), _power(z, w.real, w.imag))
-    if held(w.imag) == 0 or held(w.real) > 1:
+    if constant_of_derivatives(w.imag) == 0 or constant_of_derivatives(w.real) > 1:
         return _power_of_zero(z, w.real)
-    return _power_of_zero(z, 0.5 if held(w.real) > 0 else -1.0)
+    return _power_of_zero(z, 0.5 if constant_of_derivatives(w.real) > 0 else -1.0)
 
 
 def _is_zero(z: Any) -> Any:
-    return held(z.real) == 0 and held(z.imag) == 0
+    return constant_of_derivatives(z.real) == 0 and constant_of_derivatives(z.imag) == 0
 
 
 def _power(z: Any, p: Any, q: Any) -> Any:

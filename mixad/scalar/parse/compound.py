@@ -60,7 +60,9 @@ class Returned:
     structure: Structure
     cores: tuple[tuple[int, ...], ...]
 
-    def taken(self, outputs: Sequence[Any]) -> Iterator[tuple[tuple[int, ...], Sequence[Any]]]:
+    def pair_outputs(
+        self, outputs: Sequence[Any]
+    ) -> Iterator[tuple[tuple[int, ...], Sequence[Any]]]:
         """Yield the core of each place, and what there is for its outputs."""
         at = 0
         for core in self.cores:

@@ -122,14 +122,14 @@ def parse(
 def _run(frame: Frame, values: Mapping[str, Value]) -> Value:
     """Return the result of a frame's function, whose derivatives may be those of a rule."""
 
-    def compiled(values: Mapping[str, Value]) -> Value:
+    def compile_body(values: Mapping[str, Value]) -> Value:
         line = frame.info.node.lineno
         frame.state = State({name: BoundName(value, line) for name, value in values.items()})
         return inline(frame)
 
     if 0 in frame.context.snapshot.rules:
-        return with_rule(frame, last_of(frame.info), 0, values, compiled)
-    return compiled(values)
+        return with_rule(frame, last_of(frame.info), 0, values, compile_body)
+    return compile_body(values)
 
 
 def _without_unread_items(

@@ -38,7 +38,7 @@ def construct(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> 
         return _with_changes(frame, node, arguments)
     if not is_record_class(kind):
         return None
-    values = _bound(frame, node, kind, arguments)
+    values = _bind_fields(frame, node, kind, arguments)
     if issubclass(kind, tuple):
         return named_tuple(tuple(values[name] for name in kind._fields), kind)
     return _record(frame, node, kind, values)
@@ -56,7 +56,7 @@ def replace_fields(
             f"`{ast.unparse(node.func)}` is no replacement of fields by their names",
             f"{kind.__name__}(...)",
         )
-    values = _changed(frame, node, whole, whole.fields, arguments)
+    values = _replace_fields(frame, node, whole, whole.fields, arguments)
     return named_tuple(tuple(values.values()), kind)
 
 
@@ -73,10 +73,10 @@ def _with_changes(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         )
     _check_is_plain(frame, node, whole.kind)
     values = whole.fields | {name: Object(value) for name, value in whole.static}
-    return _record(frame, node, whole.kind, _changed(frame, node, whole, values, arguments))
+    return _record(frame, node, whole.kind, _replace_fields(frame, node, whole, values, arguments))
 
 
-def _changed(
+def _replace_fields(
     frame: Frame,
     node: ast.Call,
     whole: Named | Record,
@@ -103,7 +103,7 @@ def _check_is_plain(frame: Frame, node: ast.Call, kind: Any) -> None:
         )
 
 
-def _bound(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> dict[str, Value]:
+def _bind_fields(frame: Frame, node: ast.Call, kind: Any, arguments: Arguments) -> dict[str, Value]:
     """Return the values of the fields, defaults filled in."""
     _check_is_plain(frame, node, kind)
     try:
@@ -144,14 +144,14 @@ def _record(frame: Frame, node: ast.Call, kind: Any, values: dict[str, Value]) -
     fields = dataclasses.fields(kind)
     names = tuple(f.name for f in fields if not f.metadata.get("static"))
     static = tuple(
-        (f.name, _known(frame, node, f.name, values[f.name]))
+        (f.name, _static_object(frame, node, f.name, values[f.name]))
         for f in fields
         if f.metadata.get("static")
     )
     return record(tuple(values[name] for name in names), kind, names, static)
 
 
-def _known(frame: Frame, node: ast.Call, name: str, value: Value) -> Any:
+def _static_object(frame: Frame, node: ast.Call, name: str, value: Value) -> Any:
     """Return the object that a static field is."""
     try:
         return value.known_object()

@@ -212,7 +212,7 @@ class Frame:
         """Return what an expression stands for, computing it where it is a number."""
         evaluate = self.context.expressions.get(type(node))
         if evaluate is None:
-            raise self.unsupported(node)
+            raise self.unsupported_error(node)
         return evaluate(self, node)
 
     def scalar(self, node: ast.expr) -> Scalar:
@@ -281,14 +281,14 @@ class Frame:
             value, spelled = found, f"{spelled}.{name}"
         return value
 
-    def known(self, scalar: Scalar, most: float = math.inf) -> Scalar:
+    def constant_integer(self, scalar: Scalar, most: float = math.inf) -> Scalar:
         """Return an integer as a constant, if it is computed from integers from outside alone.
 
         The program is then one for these integers; where one is larger than ``most``, for all that
         are.  What a rule reads stays a parameter: rules are compiled once for all calls.
         """
         read: dict[Address, int] = {}
-        value = self._computed(scalar.atom, read, {})
+        value = self._evaluate_integer(scalar.atom, read, {})
         if value is None or not read or self.context.family is not None:
             return scalar
         needed = self.context.needed
@@ -297,7 +297,7 @@ class Frame:
             return scalar
         return Scalar(self.builder.const(value, scalar.atom.type), scalar.weak)
 
-    def _computed(
+    def _evaluate_integer(
         self, atom: Atom, read: dict[Address, int], known: dict[Var, int | None]
     ) -> int | None:
         """Return an integer that depends on integers from outside alone; add them to ``read``."""
@@ -309,7 +309,7 @@ class Frame:
             return value
         formula = self.context.formulas.get(atom)
         if formula is not None and atom not in known:
-            operands = [self._computed(a, read, known) for a in formula.operands]
+            operands = [self._evaluate_integer(a, read, known) for a in formula.operands]
             known[atom] = compute(formula.name, operands)
         return known.get(atom)
 
@@ -349,7 +349,7 @@ class Frame:
             self.state = before
 
     @contextmanager
-    def at(self, node: Located) -> Iterator[None]:
+    def at_node(self, node: Located) -> Iterator[None]:
         """Let what is computed meanwhile come from one node: messages at run time point at it."""
         before, self.builder.line = self.builder.line, self.with_call(self.info.text.span(node))
         try:
@@ -383,7 +383,7 @@ class Frame:
         """Return an error about types at a node."""
         return self.error(node, message, hint, KernelTypeError)
 
-    def unsupported(self, node: ast.expr | ast.stmt) -> KernelError:
+    def unsupported_error(self, node: ast.expr | ast.stmt) -> KernelError:
         """Return the error for a construct that cannot be compiled."""
         return self.error(node, *refusal(node))
 

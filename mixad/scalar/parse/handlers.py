@@ -112,14 +112,14 @@ def as_scipy_takes(frame: Frame, node: ast.Call, function: Any, arguments: Argum
     if len(given) != ufunc.nin or any(v.is_complex or v.is_python_number is None for v in given):
         return arguments
     scalars = [v.scalar(frame, node) for v in given]
-    dtypes = [_resolved(s.typed) for s in scalars]
+    dtypes = [_numpy_operand(s.typed) for s in scalars]
     result = type_of_dtype(ufunc.resolve_dtypes((*dtypes, None))[-1])
     assert result is not None
     taken = [frame.convert(s, Typed(result, False)) for s in scalars]
     return Arguments(taken, arguments.keywords)
 
 
-def _resolved(typed: Typed) -> Any:
+def _numpy_operand(typed: Typed) -> Any:
     """Return what NumPy takes for a type when it looks for the one in which a ufunc computes."""
     if typed.weak is True:
         return {"float": float, "int": int}.get(typed.type.kind, np.dtype(bool))

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from mixad.errors import KernelSyntaxError
-from mixad.scalar.parse.analysis import Liveness, captured_by_nested, live_names
+from mixad.scalar.parse.analysis import Liveness, nested_captures, live_names
 from mixad.scalar.parse.assigned import check_assignment
 from mixad.scalar.parse.code import FunctionNode, SentCode, find_function, text_around
 from mixad.scalar.parse.names import (
@@ -27,8 +27,8 @@ from mixad.scalar.parse.other_libraries import is_ours
 from mixad.scalar.parse.refusals import check_constructs
 from mixad.scalar.parse.text import SourceText
 
-__all__ = ["MISSING", "FunctionInfo", "Missing", "called_by", "function_info", "is_constant",
-           "op_name", "rule_of", "sent_code", "unwrapped"]  # fmt: skip
+__all__ = ["MISSING", "FunctionInfo", "Missing", "callee_of", "function_info", "is_constant",
+           "op_name", "rule_of", "sent_code", "unwrap_callable"]  # fmt: skip
 
 
 def is_constant(attributes: Path) -> bool:
@@ -103,7 +103,7 @@ class FunctionInfo:
     @cached_property
     def captured(self) -> dict[str, frozenset[str]]:
         """What calling each nested function reads."""
-        return captured_by_nested(self.node)
+        return nested_captures(self.node)
 
     @cached_property
     def local(self) -> frozenset[str]:
@@ -125,7 +125,7 @@ class FunctionInfo:
         return {path: i for i, path in enumerate(self.paths)}
 
 
-def unwrapped(function: Any) -> tuple[types.FunctionType, Any] | None:
+def unwrap_callable(function: Any) -> tuple[types.FunctionType, Any] | None:
     """Return the plain function that runs where a callable is called, and what it is bound to.
 
     None where that is not known: ``functools.update_wrapper`` marks objects that compute something
@@ -134,23 +134,23 @@ def unwrapped(function: Any) -> tuple[types.FunctionType, Any] | None:
     if isinstance(function, types.FunctionType):
         return function, MISSING
     if isinstance(function, types.MethodType):
-        return _bound(function.__func__, function.__self__)
-    inside = called_by(function)
+        return _bind_instance(function.__func__, function.__self__)
+    inside = callee_of(function)
     if inside is not None:
-        return unwrapped(inside)
+        return unwrap_callable(inside)
     call = _method(type(function), "__call__")
     if isinstance(call, staticmethod):
-        return unwrapped(call)
+        return unwrap_callable(call)
     return (call, function) if isinstance(call, types.FunctionType) else None
 
 
-def _bound(function: Any, instance: Any) -> tuple[types.FunctionType, Any] | None:
+def _bind_instance(function: Any, instance: Any) -> tuple[types.FunctionType, Any] | None:
     """Return a method's function and its object: what is bound to another already takes both."""
-    found = unwrapped(function)
+    found = unwrap_callable(function)
     return (found[0], instance) if found is not None and found[1] is MISSING else None
 
 
-def called_by(function: Any) -> Any:
+def callee_of(function: Any) -> Any:
     """Return what an object calls with the arguments of its call, and does nothing besides.
 
     Told by the exact type: that of mixad's own objects has the property, which no instance copies
@@ -175,7 +175,7 @@ def rule_of(function: Any) -> Any:
     while function is not None:
         if "__mixad_rule__" in vars(type(function)) or _is_marked(function):
             return function.__mixad_rule__
-        function = called_by(function)
+        function = callee_of(function)
     return None
 
 

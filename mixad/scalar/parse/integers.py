@@ -14,7 +14,7 @@ from mixad.scalar.ir import Atom, Const, Var
 from mixad.scalar.types import I16, I32, I64, U64, ScalarType, integer_bounds
 
 __all__ = ["OPS", "Formula", "IndexStep", "Limit", "compute", "fits", "index_steps", "literal",
-           "overflow", "spelled"]  # fmt: skip
+           "overflow", "integer_text"]  # fmt: skip
 
 # Beyond this nothing fits anyway, so it is not written out: 2 ** 10 ** 9 would fill the memory.
 _MAX_BITS = 4096
@@ -74,7 +74,7 @@ def compute(name: str, numbers: Sequence[float | None]) -> int | None:
         return None
 
 
-def spelled(value: int, text: str) -> str:
+def integer_text(value: int, text: str) -> str:
     """Return an integer for a message: as the user writes it if it is very long."""
     return str(value) if abs(value) < 10**40 else f"`{text}`"
 
@@ -102,7 +102,9 @@ def overflow(
 ) -> KernelOverflowError:
     """Return the error for a Python integer that its neighbour's type does not hold."""
     given = "" if name is None else f", the value of {name!r},"
-    message = f"Python integer {spelled(value, name or '')}{given} out of bounds for {type_.dtype}"
+    message = (
+        f"Python integer {integer_text(value, name or '')}{given} out of bounds for {type_.dtype}"
+    )
     wider = next((t for t in (I16, I32, I64) if fits(value, t)), None)
     if wider is None or type_ == U64:
         is_finite = abs(value) < 1 << 1023
@@ -112,7 +114,7 @@ def overflow(
     return KernelOverflowError.at(location, message, hint)
 
 
-def _shifted(x: int, count: int) -> int:
+def _shift_left(x: int, count: int) -> int:
     return x << min(count, _MAX_BITS)
 
 
@@ -126,7 +128,7 @@ OPS: Mapping[str, Callable[..., int]] = MappingProxyType({
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "neg": operator.neg,
     "floordiv": operator.floordiv, "mod": operator.mod, "abs": abs, "powi": _power,
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.invert,
-    "shl": _shifted, "shr": operator.rshift, "minimum": min, "maximum": max, "convert": int,
+    "shl": _shift_left, "shr": operator.rshift, "minimum": min, "maximum": max, "convert": int,
 })  # fmt: skip
 """What is computed exactly of integers, by the names of the ops."""
 

@@ -33,7 +33,7 @@ from mixad.scalar.parse.handlers import (
     strong,
 )
 from mixad.scalar.parse.info import op_name
-from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classified
+from mixad.scalar.parse.numpy_functions import NUMPY_FUNCTIONS, classify
 from mixad.scalar.parse.values.array import Array
 from mixad.scalar.parse.values.object import Object
 from mixad.scalar.parse.values.sequence import Items, List, OwnItems, Tuple
@@ -88,7 +88,7 @@ def _where(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return where(frame, node, condition, x, y)
 
 
-def _rounded(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def _round(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """floor, ceil, trunc, round: whole numbers stay as they are, floats stay floats."""
     if name == "rint" and len(arguments.positional) + len(arguments.keywords) > 1:
         spelled = ast.unparse(node.func)
@@ -175,7 +175,7 @@ def _tuples(
     given, options = list(arguments.positional), dict(arguments.keywords)
     if function is enumerate and len(given) == 2:
         options["start"] = given.pop()
-    fixed = {name: _fixed(frame, node, function, name, v) for name, v in options.items()}
+    fixed = {name: _literal_option(frame, node, function, name, v) for name, v in options.items()}
     rows_of = [_elements(frame, node, [value], "takes constant tuples") for value in given]
     try:
         rows = tuple(function(*rows_of, **fixed))
@@ -254,7 +254,9 @@ def _array(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 _OPTIONS = {enumerate: "start", zip: "strict"}
 
 
-def _fixed(frame: Frame, node: ast.Call, function: Any, name: str, value: Value) -> int | bool:
+def _literal_option(
+    frame: Frame, node: ast.Call, function: Any, name: str, value: Value
+) -> int | bool:
     """Return the literal that an option of zip or enumerate is."""
     number = value.known_integer(frame)
     if _OPTIONS.get(function) == name and number is not None:
@@ -301,17 +303,17 @@ def _convert(to: Typed, frame: Frame, node: ast.Call, arguments: Arguments) -> V
 
 def _stop_gradient(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     check_count(frame, node, arguments, (1,))
-    return _stopped(frame, node.args[0], arguments.positional[0])
+    return _stop_value(frame, node.args[0], arguments.positional[0])
 
 
-def _stopped(frame: Frame, node: ast.expr, value: Value) -> Value:
+def _stop_value(frame: Frame, node: ast.expr, value: Value) -> Value:
     """Return a number as a constant of derivatives; of several a copy, whose lists are its own."""
     if value.is_object(None):
         return value
     whole = value if isinstance(value, Items) else value.number(frame, node)
     if isinstance(whole, Scalar):
         return operators.stop_gradient(frame, whole)
-    copy = whole.of_parts([_stopped(frame, node, part) for part in whole.parts()])
+    copy = whole.of_parts([_stop_value(frame, node, part) for part in whole.parts()])
     return replace(copy, is_shared=False) if isinstance(copy, OwnItems) else copy
 
 
@@ -394,11 +396,11 @@ def _is_numpy(function: Any) -> bool:
 def _functions_of_numbers() -> dict[Any, Handler]:
     whole = {"floor": "floor", "ceil": "ceil", "trunc": "trunc"}
     known: dict[Any, Handler] = {
-        getattr(m, n): partial(_rounded, op) for m in (math, np) for n, op in whole.items()
+        getattr(m, n): partial(_round, op) for m in (math, np) for n, op in whole.items()
     }
-    known |= {f: partial(_rounded, "rint") for f in (np.round, np.around, builtins.round)}
+    known |= {f: partial(_round, "rint") for f in (np.round, np.around, builtins.round)}
     known[np.where] = _numpy_where
-    known |= {getattr(math, n): partial(classified, n) for n in ("isnan", "isinf", "isfinite")}
+    known |= {getattr(math, n): partial(classify, n) for n in ("isnan", "isinf", "isfinite")}
     known |= {
         np.add: partial(_binary, ast.Add()), np.subtract: partial(_binary, ast.Sub()),
         np.multiply: partial(_binary, ast.Mult()), np.divide: partial(_binary, ast.Div()),

@@ -23,7 +23,7 @@ def share(frame: Frame, node: ast.AST) -> None:
     while owner is not None:
         bound = owner.state.names.get(node.id)
         if bound is not None:
-            owner.state.names[node.id] = bound._replace(value=bound.value.shared())
+            owner.state.names[node.id] = bound._replace(value=bound.value.mark_shared())
             return
         owner = owner.parent
 
@@ -34,4 +34,4 @@ def share_as_in(frame: Frame, state: State) -> None:
     for name, bound in state.names.items():
         here = names.get(name)
         if here is not None and here.value.owns_list() and not bound.value.owns_list():
-            names[name] = here._replace(value=here.value.shared())
+            names[name] = here._replace(value=here.value.mark_shared())

@@ -174,7 +174,7 @@ def _ends(frame: Frame, plan: LoopPlan, flags: Sequence[str]) -> list[Atom]:
     atoms: list[Atom] = []
     for name in plan.names:
         if name in plan.prototypes:
-            atoms += _carried(frame, plan, name, ends.get(name))
+            atoms += _carried_atoms(frame, plan, name, ends.get(name))
     returned = frame.exit("return")
     left = frame.builder.op("or", frame.exit("break"), returned)
     by_flag = {"going": lambda: frame.builder.op("not", left), "returned": lambda: returned}
@@ -195,7 +195,7 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         tested,
         body,
         builder.line,
-        (*_spelled(plan), *("" for _ in attempt.flags)),
+        (*_carry_names(plan), *("" for _ in attempt.flags)),
         implicit=frame.implicit and converges(attempt.carries, tested, body),
     )
     _leave(frame, plan, outs)
@@ -214,7 +214,7 @@ def _finish(frame: Frame, plan: LoopPlan, attempt: _Attempt) -> None:
         run_else(frame, plan.node, builder.op("not", ended), broken=attempt.broken)
 
 
-def _spelled(plan: LoopPlan) -> Iterator[str]:
+def _carry_names(plan: LoopPlan) -> Iterator[str]:
     """Yield, for each number that the loop carries, the user's name of it; "" for a hidden one."""
     for name in plan.names:
         if name in plan.prototypes:
@@ -245,11 +245,11 @@ def _inits(frame: Frame, plan: LoopPlan) -> list[Atom]:
         atom
         for name in plan.names
         if name in plan.prototypes
-        for atom in _carried(frame, plan, name, frame.state.names.get(name))
+        for atom in _carried_atoms(frame, plan, name, frame.state.names.get(name))
     ]
 
 
-def _carried(frame: Frame, plan: LoopPlan, name: str, bound: BoundName | None) -> list[Atom]:
+def _carried_atoms(frame: Frame, plan: LoopPlan, name: str, bound: BoundName | None) -> list[Atom]:
     """Return what the carries of a name hold; zeros where it has no value, which nothing reads."""
     like = plan.prototypes[name]
     return like.zeros() if bound is None else bound.value.atoms(frame, like, plan.node)

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from mixad.scalar.parse.code import FunctionNode
 
-__all__ = ["Path", "assigned_names", "changed_names", "dotted", "free_paths", "local_paths",
+__all__ = ["Path", "assigned_names", "changed_names", "dotted_path", "free_paths", "local_paths",
            "names_assigned_in", "nested_functions", "parameter_names"]  # fmt: skip
 
 Path = tuple[str, ...]
@@ -79,19 +79,19 @@ def nested_functions(nodes: list[ast.AST]) -> list[FunctionNode]:
     return [n for n in walk_scope(nodes) if isinstance(n, FunctionNode)]
 
 
-def dotted(node: ast.AST, inside: str | None = None) -> Path | None:
+def dotted_path(node: ast.AST, inside: str | None = None) -> Path | None:
     """Return the path that an attribute chain spells, or None if it is not one.
 
     ``inside`` is the class whose private names (``self.__k``) are meant.
     """
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
-        attributes.append(_mangled(node.attr, inside))
+        attributes.append(_mangle(node.attr, inside))
         node = node.value
     return (node.id, *reversed(attributes)) if isinstance(node, ast.Name) else None
 
 
-def _mangled(name: str, inside: str | None) -> str:
+def _mangle(name: str, inside: str | None) -> str:
     if inside is None or not name.startswith("__") or name.endswith("__"):
         return name
     return f"_{inside.lstrip('_')}{name}"
@@ -113,7 +113,7 @@ def local_paths(node: FunctionNode, inside: str | None, free: tuple[Path, ...]) 
     waiting: list[ast.AST] = body_of(node)
     while waiting:
         part = waiting.pop()
-        path = dotted(part, inside)
+        path = dotted_path(part, inside)
         if path is None:
             waiting += ast.iter_child_nodes(part)
         elif len(path) > 1 and path not in free:
@@ -134,7 +134,7 @@ class _Search:
             self.visit(statement, local)
 
     def visit(self, node: ast.AST, local: frozenset[str]) -> None:
-        path = dotted(node, self.inside)
+        path = dotted_path(node, self.inside)
         if path is not None:
             if path[0] not in local:
                 self.paths[path] = None

@@ -17,7 +17,7 @@ from mixad.scalar.parse.values.value import Scalar, Value
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import BOOL, F64
 
-__all__ = ["NUMPY_FUNCTIONS", "classified"]
+__all__ = ["NUMPY_FUNCTIONS", "classify"]
 
 
 def _numpy_power(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -81,7 +81,7 @@ def _reciprocal(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return operators.divide(frame, node, frame.constant(1), x)
 
 
-def classified(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+def classify(name: str, frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """isnan, isinf, isfinite, signbit: known of whole numbers."""
     (x,) = real_numbers(frame, node, arguments, (1,))
     if x.atom.type.is_float:
@@ -93,7 +93,7 @@ def classified(name: str, frame: Frame, node: ast.Call, arguments: Arguments) ->
 
 NUMPY_FUNCTIONS: Mapping[Any, Handler] = MappingProxyType({
     np.power: _numpy_power, np.float_power: _float_power, np.fmod: _numpy_fmod,
-    np.reciprocal: _reciprocal, np.clip: _clip, np.isnan: partial(classified, "isnan"),
-    np.isinf: partial(classified, "isinf"), np.isfinite: partial(classified, "isfinite"),
-    np.signbit: partial(classified, "signbit"),
+    np.reciprocal: _reciprocal, np.clip: _clip, np.isnan: partial(classify, "isnan"),
+    np.isinf: partial(classify, "isinf"), np.isfinite: partial(classify, "isfinite"),
+    np.signbit: partial(classify, "signbit"),
 })  # fmt: skip

@@ -9,7 +9,7 @@ from mixad.scalar import interpret
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.parse.frame import Frame
-from mixad.scalar.parse.integers import OPS, Formula, compute, fits, spelled
+from mixad.scalar.parse.integers import OPS, Formula, compute, fits, integer_text
 from mixad.scalar.parse.text import Located
 from mixad.scalar.parse.values.value import Scalar
 from mixad.scalar.promotion_rules import Typed
@@ -83,16 +83,16 @@ def apply(frame: Frame, node: Located, name: str, scalars: Sequence[Scalar]) -> 
     if op.domain == "float":
         typed = _floating_type(frame, node, name, scalars, typed)
     elif op.domain in ("number", "integer", "bits") and typed.type.is_bool and op.domain != "bits":
-        typed = _counted(frame, node, name, typed)
+        typed = _count_booleans(frame, node, name, typed)
     if op.domain in ("integer", "bits") and typed.type.is_float:
         raise frame.type_error(
-            node, f"`{_written(node, name)}` takes integers, not {typed}", "convert with int(...)"
+            node, f"`{_op_text(node, name)}` takes integers, not {typed}", "convert with int(...)"
         )
     if typed.weak and typed.type == I64 and name in OPS:
         return python_integer(frame, node, name, scalars)
     atoms = in_type(frame, node, scalars, typed)
     if op.lowering != "instruction" and all(isinstance(a, Const) for a in atoms):
-        return _folded(frame, name, atoms, typed)
+        return _fold_constants(frame, name, atoms, typed)
     return Scalar(frame.builder.op(name, *atoms), typed.weak)
 
 
@@ -110,7 +110,7 @@ def python_integer(
     return Scalar(result, True)
 
 
-def _folded(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
+def _fold_constants(frame: Frame, name: str, atoms: Sequence[Atom], typed: Typed) -> Scalar:
     """Compute a function of constants (``math.log(2.0)``) now, as Python would."""
     numbers = tuple(a.type.arithmetic.dtype.type(a.value) for a in atoms if isinstance(a, Const))
     type_ = BOOL if BY_NAME[name].result == "bool" else typed.type
@@ -159,21 +159,25 @@ def floating(
 
 def plus(frame: Frame, node: Located, x: Scalar) -> Scalar:
     """Return ``+x``."""
-    return frame.convert(x, _counted(frame, node, "pos", x.typed)) if x.typed.type.is_bool else x
+    return (
+        frame.convert(x, _count_booleans(frame, node, "pos", x.typed))
+        if x.typed.type.is_bool
+        else x
+    )
 
 
-def _counted(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:
+def _count_booleans(frame: Frame, node: Located, name: str, typed: Typed) -> Typed:
     """Comparisons take booleans as 0 and 1; Python's count as integers, arrays' are refused."""
     if typed.weak or (name in BY_NAME and BY_NAME[name].result == "bool"):
         return Typed(I64, typed.weak)
     raise frame.type_error(
         node,
-        f"`{_written(node, name)}` of booleans: libraries disagree about its type",
+        f"`{_op_text(node, name)}` of booleans: libraries disagree about its type",
         "use int(...), or `and`, `or`, `not`",
     )
 
 
-def _written(node: Located, name: str) -> str:
+def _op_text(node: Located, name: str) -> str:
     """Return how the user writes an op."""
     return ast.unparse(node.func) if isinstance(node, ast.Call) else _SYMBOLS.get(name, name)
 
@@ -181,7 +185,7 @@ def _written(node: Located, name: str) -> str:
 def divide(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     """Return the true quotient."""
     typed = join(frame, node, (x, y))
-    found = frame.context.rules.divided(typed)
+    found = frame.context.rules.quotient_type(typed)
     if found is None:
         raise frame.type_error(
             node, f"`/` takes floats here, not {typed}", "convert first, or use //"
@@ -209,7 +213,7 @@ def whole(frame: Frame, node: Located, value: int) -> Scalar:
     if value.bit_length() > _FLOAT_BITS:
         hint = "a number that floats hold: those up to 1.8e308"
     text = ast.unparse(node) if isinstance(node, ast.expr) else "this integer"
-    raise frame.type_error(node, f"{spelled(value, text)} does not fit into int64", hint)
+    raise frame.type_error(node, f"{integer_text(value, text)} does not fit into int64", hint)
 
 
 def compare(frame: Frame, node: Located, op: ast.cmpop, x: Scalar, y: Scalar) -> Scalar:
@@ -237,21 +241,21 @@ def _of_integers(frame: Frame, name: str, x: Scalar, y: Scalar, type_: ScalarTyp
     """
     builder = frame.builder
 
-    def compared(common: ScalarType) -> Atom:
+    def compare_as(common: ScalarType) -> Atom:
         return builder.op(name, *(builder.convert(s.atom, common) for s in (x, y)))
 
     weak = x if x.weak else y
     if bool(x.weak) == bool(y.weak) or weak.atom.type.is_bool:
-        return compared(type_)
+        return compare_as(type_)
     if isinstance(weak.atom, Const):
         if fits(int(weak.atom.value), type_):
-            return compared(type_)
+            return compare_as(type_)
         return builder.const(_beside(name, less=(weak.atom.value > 0) == (weak is y)), BOOL)
     if type_ != U64:
-        return compared(I64)
+        return compare_as(I64)
     negative = builder.op("lt", weak.atom, builder.const(0, I64))
     return builder.op(
-        "where", negative, builder.const(_beside(name, less=weak is x), BOOL), compared(U64)
+        "where", negative, builder.const(_beside(name, less=weak is x), BOOL), compare_as(U64)
     )
 
 
@@ -269,9 +273,9 @@ def power(frame: Frame, node: Located, x: Scalar, y: Scalar) -> Scalar:
     exponent = y.constant
     typed = join(frame, node, (x, y))
     if _is_square_of_bool(node, x, y):
-        _counted(frame, node, "powi", x.typed)
+        _count_booleans(frame, node, "powi", x.typed)
     if typed.type.is_bool:
-        typed = _counted(frame, node, "powi", typed)
+        typed = _count_booleans(frame, node, "powi", typed)
     if not typed.type.is_float:
         return _integer_power(frame, node, x, y, typed)
     (base,) = in_type(frame, node, (x,), typed)

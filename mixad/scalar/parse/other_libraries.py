@@ -62,7 +62,7 @@ def stand_in(function: Any) -> StandIn | None:
         library = "numpy" if function in NUMPY_LIBRARY else "math"
         return StandIn(LIBRARY[function], function, library)
     name = function.__name__
-    ours = _named(name)
+    ours = _find_function(name)
     if ours is None:
         return None
     # The module's own function: others of that name may be anything.
@@ -76,11 +76,11 @@ def stand_in(function: Any) -> StandIn | None:
 def name_of_ours(function: Any) -> str | None:
     """Return the name of ours for a function that goes by its name or by another library's."""
     name = getattr(function, "__name__", None)
-    ours = _named(name.removeprefix("special_") if isinstance(name, str) else None)
+    ours = _find_function(name.removeprefix("special_") if isinstance(name, str) else None)
     return None if ours is None else ours.__name__
 
 
-def _named(name: object) -> Callable[..., Any] | None:
+def _find_function(name: object) -> Callable[..., Any] | None:
     if not isinstance(name, str) or name in _ANOTHER:
         return None
     return _OURS.get(OUR_NAMES.get(name, name))

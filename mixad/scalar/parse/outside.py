@@ -10,7 +10,7 @@ from mixad.scalar.ir import Var
 from mixad.scalar.parse.argument import Argument
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.info import MISSING
-from mixad.scalar.parse.names import dotted
+from mixad.scalar.parse.names import dotted_path
 from mixad.scalar.parse.snapshot import Address, is_sequence, scalar_argument
 from mixad.scalar.parse.values.callable import Helper
 from mixad.scalar.parse.values.captured import Captured
@@ -26,9 +26,9 @@ __all__ = ["local_value", "look_up", "value_from_outside"]
 
 def look_up(frame: Frame, node: ast.Name | ast.Attribute) -> Value:
     """Return what a name or an attribute chain stands for."""
-    path = dotted(node, frame.info.inside)
+    path = dotted_path(node, frame.info.inside)
     if path is None:
-        raise frame.unsupported(node)
+        raise frame.unsupported_error(node)
     owner = frame
     while path[0] not in owner.info.local:
         if owner.parent is None:
@@ -59,7 +59,7 @@ def value_from_outside(frame: Frame, address: Address, name: str, node: ast.expr
     snapshot = frame.context.snapshot
     value = snapshot.value(address)
     if value is MISSING:
-        raise _undefined(frame, address, name, node)
+        raise _undefined_error(frame, address, name, node)
     if address in snapshot.functions:
         return Helper(snapshot.functions[address], describe_object(value))
     argument = snapshot.arguments.get(address)
@@ -78,7 +78,7 @@ def value_from_outside(frame: Frame, address: Address, name: str, node: ast.expr
     return Tuple(items) if isinstance(value, tuple) else List(items, is_shared=True)
 
 
-def _undefined(frame: Frame, address: Address, name: str, node: ast.expr) -> KernelError:
+def _undefined_error(frame: Frame, address: Address, name: str, node: ast.expr) -> KernelError:
     """Return why a name has no value: a tuple may have been a named one at an earlier call."""
     found = frame.context.snapshot.sources[address[0]].without_attribute(address[1])
     if found is None or not is_sequence(found[1]):

@@ -12,7 +12,7 @@ from mixad.scalar.parse.analysis import breaks, contains_return
 from mixad.scalar.parse.branch import levels_left, run_block, unless
 from mixad.scalar.parse.frame import Frame, is_false, is_true
 from mixad.scalar.parse.loop import LoopPlan, run_else, run_loop
-from mixad.scalar.parse.names import changed_names, dotted, names_assigned_in, walk_scope
+from mixad.scalar.parse.names import changed_names, dotted_path, names_assigned_in, walk_scope
 from mixad.scalar.parse.outside import look_up
 from mixad.scalar.parse.statements import assign_target
 from mixad.scalar.parse.subscript import items_of
@@ -42,7 +42,7 @@ def run_for(frame: Frame, s: ast.For) -> None:
             )
         _check_is_left_alone(frame, s)
         _unroll(frame, s, items)
-    elif (numbers := _written_out(frame, s, bounds)) is not None:
+    elif (numbers := _unrolled_range(frame, s, bounds)) is not None:
         _unroll(frame, s, [frame.constant(n) for n in numbers])
     else:
         _run_range(frame, s, bounds)
@@ -83,12 +83,12 @@ def _range_bounds(frame: Frame, node: ast.expr) -> list[Atom] | None:
         return None
     if node.keywords or not 1 <= len(node.args) <= 3:
         raise frame.error(node, "range takes one to three arguments", "range(start, stop, step)")
-    bounds = [_bound(frame, a) for a in node.args]
+    bounds = [_range_bound(frame, a) for a in node.args]
     zero, one = (frame.builder.const(n, I64) for n in (0, 1))
     return [zero, *bounds, one] if len(bounds) == 1 else [*bounds, one][:3]
 
 
-def _bound(frame: Frame, node: ast.expr) -> Atom:
+def _range_bound(frame: Frame, node: ast.expr) -> Atom:
     scalar = frame.scalar(node)
     if scalar.atom.type.is_float:
         raise frame.type_error(
@@ -97,20 +97,20 @@ def _bound(frame: Frame, node: ast.expr) -> Atom:
     return frame.builder.convert(scalar.atom, I64)
 
 
-def _written_out(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> range | None:
+def _unrolled_range(frame: Frame, s: ast.For, bounds: Sequence[Atom]) -> range | None:
     """Return the numbers of a range if its iterations are written out.
 
     They are where the loop's variable indexes something: an item of a tuple is known when its index
     is.  Each iteration that may leave the loop has the next ones inside a condition.
     """
-    indexed = _indexed(s)
+    indexed = _index_expressions(s)
     if not indexed:
         return None
     most = _MAX_COPIES if any(_may_be_tuple(frame, s, n) for n in indexed) else _FEW_COPIES
     most //= frame.context.copies
     if breaks(s.body) or contains_return(s.body):
         most = min(most, levels_left(frame) // 2)
-    numbers = _constant_range([frame.known(Scalar(b, True), most).atom for b in bounds])
+    numbers = _constant_range([frame.constant_integer(Scalar(b, True), most).atom for b in bounds])
     if numbers is None:
         return None
     return None if numbers[most:] else numbers  # its length may not be one for Python's len
@@ -122,7 +122,7 @@ def _constant_range(bounds: Sequence[Atom]) -> range | None:
 
 
 @lru_cache(maxsize=4096)
-def _indexed(s: ast.For) -> tuple[ast.expr, ...]:
+def _index_expressions(s: ast.For) -> tuple[ast.expr, ...]:
     """Return what the body indexes with the loop's variable."""
     names = {n.id for n in ast.walk(s.target) if isinstance(n, ast.Name)}
     return tuple(
@@ -137,7 +137,7 @@ def _may_be_tuple(frame: Frame, s: ast.For, node: ast.expr) -> bool:
     """Whether what is indexed may be a tuple, as far as is known before the loop."""
     while isinstance(node, ast.Subscript):
         node = node.value
-    path = dotted(node)
+    path = dotted_path(node)
     if not isinstance(node, ast.Name | ast.Attribute) or path is None:
         return True
     if path[0] in names_assigned_in(s):

@@ -80,7 +80,7 @@ def with_rule(
     if not result.atom.type.is_float:
         return result
     known = _op_of(frame.context, index, [*(s.typed for s in given.values()), result.typed])
-    outside = [_captured(frame.context, capture) for capture in known.captures]
+    outside = [_capture_atom(frame.context, capture) for capture in known.captures]
     atoms = [result.atom, *(s.atom for s in given.values()), *outside]
     return Scalar(frame.builder.op(known.name, *atoms), result.weak)
 
@@ -99,7 +99,7 @@ def _number(frame: Frame, node: Located, source: FunctionSource, name: str, v: V
     return v.scalar(frame, place)
 
 
-def _captured(context: ParseContext, capture: Capture) -> Atom:
+def _capture_atom(context: ParseContext, capture: Capture) -> Atom:
     """Return what a rule reads from outside as a parameter of a program."""
     value = context.snapshot.value(capture.address)
     argument = scalar_argument(value)
@@ -143,11 +143,11 @@ def _member(
     if name not in family.programs:
         announce_rule(name, len(types) + len(family.captures))
         family.programs[name] = None
-        family.programs[name] = _compiled(family, context, index, types)
+        family.programs[name] = _compile_rule(family, context, index, types)
     return _Known(name, tuple(family.captures))
 
 
-def _compiled(
+def _compile_rule(
     family: _Family, context: ParseContext, index: int, types: Sequence[Typed]
 ) -> tuple[ScalarRule, list[int | None]]:
     """Compile a rule; return it, and for each parameter which output is its partial."""
@@ -159,7 +159,7 @@ def _compiled(
         builder.param(n, t.type) for n, t in zip((*source.parameters, "out"), types, strict=True)
     ]
     for capture in family.captures:
-        _captured(inner, capture)
+        _capture_atom(inner, capture)
     given = [Scalar(a, t.weak) for a, t in zip(atoms, types, strict=True)][: len(rule.parameters)]
     line = rule.info.node.lineno
     names = {n: BoundName(v, line) for n, v in zip(rule.parameters, given, strict=True)}

@@ -31,7 +31,7 @@ from mixad.scalar.parse.info import (
     is_constant,
     op_name,
     rule_of,
-    unwrapped,
+    unwrap_callable,
 )
 from mixad.scalar.parse.names import Path
 from mixad.scalar.parse.other_libraries import StandIn, stand_in
@@ -230,7 +230,7 @@ def read_function(function: Any) -> FunctionSource:
     That is a ``def``, a lambda, a bound method, an object whose class has a plain ``__call__``, or
     what `functools.lru_cache` or `mixad.broadcast` made of one of these; others are refused.
     """
-    found = unwrapped(function)
+    found = unwrap_callable(function)
     if found is None:
         is_wrapper = stand_in(function) is None  # NumPy's own say that they wrap one
         message, hint = (wrapping(repr(function), function) if is_wrapper else None) or (
@@ -288,9 +288,9 @@ class Snapshot:
 
     def values(self, parsed: Any) -> tuple[Any, ...]:
         """Return the values that a parsed program's captures have in this snapshot, in order."""
-        return tuple([self._captured(capture) for capture in parsed.captures])
+        return tuple([self._capture_value(capture) for capture in parsed.captures])
 
-    def _captured(self, capture: Any) -> Any:
+    def _capture_value(self, capture: Any) -> Any:
         if capture.positions:
             return np.arange(capture.positions, dtype=np.int64)
         if not capture.elements:
@@ -464,7 +464,7 @@ class _Taker:
             if argument is not None:
                 self.snapshot.arguments[address] = argument
                 return argument
-        if unwrapped(value) is not None:
+        if unwrap_callable(value) is not None:
             return self.key_of_function(value, address)
         by_value = isinstance(value, _BY_VALUE)
         return Identity(value) if by_value else self.key_of_object(value, address)

@@ -31,7 +31,7 @@ def assign_target(frame: Frame, target: ast.expr, value: Value) -> None:
         case ast.Attribute():
             raise frame.error(target, "a kernel cannot assign attributes", "return the value")
         case _:
-            raise frame.unsupported(target)
+            raise frame.unsupported_error(target)
 
 
 def _unpack(frame: Frame, target: ast.Tuple | ast.List, value: Value) -> None:
@@ -56,17 +56,17 @@ def _assign(frame: Frame, s: ast.Assign) -> None:
     # Lists that stand in `a, b = [0.0] * 3, [x, y]` have no name but a and b.
     is_display = isinstance(s.value, ast.Tuple | ast.List)
     value = items_of(frame, s.value) if unpacks and not is_display else frame.value(s.value)
-    value = value if len(s.targets) == 1 else value.shared()
+    value = value if len(s.targets) == 1 else value.mark_shared()
     for target in s.targets:
         assign_target(frame, target, value)
 
 
-def _annotated(frame: Frame, s: ast.AnnAssign) -> None:
+def _assign_annotated(frame: Frame, s: ast.AnnAssign) -> None:
     if s.value is not None:
         assign_target(frame, s.target, frame.value(s.value))
 
 
-def _augmented(frame: Frame, s: ast.AugAssign) -> None:
+def _assign_augmented(frame: Frame, s: ast.AugAssign) -> None:
     if isinstance(s.target, ast.Subscript):
         add_to_item(frame, s, s.target)
         return
@@ -85,14 +85,14 @@ def _augmented(frame: Frame, s: ast.AugAssign) -> None:
 def _return(frame: Frame, s: ast.Return) -> None:
     if s.value is None:
         raise frame.error(s, "`return` without a value", "return a number, or a tuple of numbers")
-    value = _given_up(frame, s.value)
+    value = _release_lists(frame, s.value)
     if isinstance(value, Closure) and value.frame is frame:
         raise frame.error(s, "a function defined in a kernel cannot be returned", "call it here")
     frame.state.result = BoundName(value, s.lineno)
     _leave(frame, "return", frame.loop_after if frame.implicit else frozenset())
 
 
-def _given_up(frame: Frame, node: ast.expr) -> Value:
+def _release_lists(frame: Frame, node: ast.expr) -> Value:
     """Return a value whose lists lose their names here: the function ends."""
     if isinstance(node, ast.Name) and node.id in frame.info.local:
         return peek(frame, node)
@@ -101,7 +101,7 @@ def _given_up(frame: Frame, node: ast.expr) -> Value:
     names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
     if len(set(names)) < len(names):  # one list may be there twice
         return frame.value(node)
-    return Tuple(tuple([_given_up(frame, e) for e in node.elts]))
+    return Tuple(tuple([_release_lists(frame, e) for e in node.elts]))
 
 
 def _break(frame: Frame, s: ast.Break) -> None:
@@ -137,13 +137,13 @@ def closure(frame: Frame, node: ast.FunctionDef | ast.Lambda) -> Closure:
     defaults = dict(
         zip(
             positional[len(positional) - len(a.defaults) :],
-            [frame.value(default).shared() for default in a.defaults],
+            [frame.value(default).mark_shared() for default in a.defaults],
             strict=True,
         )
     )
     for parameter, default in zip(a.kwonlyargs, a.kw_defaults, strict=True):
         if default is not None:
-            defaults[parameter.arg] = frame.value(default).shared()
+            defaults[parameter.arg] = frame.value(default).mark_shared()
     return Closure(node, frame, defaults)
 
 
@@ -157,8 +157,8 @@ def _define(frame: Frame, s: ast.FunctionDef) -> None:
 
 SIMPLE_STATEMENTS: Mapping[type, Callable[[Frame, Any], None]] = MappingProxyType({
     ast.Assign: _assign,
-    ast.AnnAssign: _annotated,
-    ast.AugAssign: _augmented,
+    ast.AnnAssign: _assign_annotated,
+    ast.AugAssign: _assign_augmented,
     ast.Return: _return,
     ast.Break: _break,
     ast.Continue: _continue,

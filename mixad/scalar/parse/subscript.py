@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from mixad.scalar.parse.frame import Frame
 from mixad.scalar.parse.list_aliases import share
-from mixad.scalar.parse.names import dotted
+from mixad.scalar.parse.names import dotted_path
 from mixad.scalar.parse.outside import look_up
 from mixad.scalar.parse.values.sequence import binary
 from mixad.scalar.parse.values.value import Value, describe_kind
@@ -21,7 +21,7 @@ def peek(frame: Frame, node: ast.expr) -> Value:
     match node:
         case ast.Name():
             return look_up(frame, node)
-        case ast.Attribute() if dotted(node, frame.info.inside) is not None:
+        case ast.Attribute() if dotted_path(node, frame.info.inside) is not None:
             return look_up(frame, node)
         case ast.Attribute():
             return _attribute(frame, node)
@@ -36,14 +36,14 @@ def peek(frame: Frame, node: ast.expr) -> Value:
 def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     """Return an attribute of what is computed."""
     if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "super":
-        raise frame.unsupported(node)
+        raise frame.unsupported_error(node)
     base = peek(frame, node.value)
     found = base.attribute(frame, node.attr)
     if found is not None:
         return found
     if base.has_attributes:
         raise frame.type_error(node, *base.refused_attribute(ast.unparse(node.value), node.attr))
-    raise frame.unsupported(node)
+    raise frame.unsupported_error(node)
 
 
 def _indices(node: ast.Subscript) -> list[ast.expr]:
@@ -56,7 +56,7 @@ def items_of(frame: Frame, node: ast.expr) -> Value:
     items = value.elements() or ()
     if any(item.owns_list() or item.holds_shared() for item in items):
         share(frame, node)
-        return value.of_parts([item.shared() for item in items])
+        return value.of_parts([item.mark_shared() for item in items])
     return value
 
 
@@ -65,7 +65,7 @@ def read(frame: Frame, node: ast.expr) -> Value:
     value = peek(frame, node)
     if value.owns_list() or value.holds_shared():  # a row chosen at run time is a copy, but marked
         share(frame, node)
-    return value.shared()
+    return value.mark_shared()
 
 
 def subscript(frame: Frame, node: ast.Subscript) -> Value:

@@ -51,11 +51,11 @@ def annotated_parameters(function: FunctionType) -> frozenset[str]:
 
 def _is_array(function: FunctionType, annotation: Any) -> bool:
     if isinstance(annotation, str):
-        annotation = _resolved(function, annotation)
+        annotation = _resolve_name(function, annotation)
     return annotation is Array
 
 
-def _resolved(function: FunctionType, text: str) -> Any:
+def _resolve_name(function: FunctionType, text: str) -> Any:
     """Return what a dotted name stands for where a function is defined; None if it is no such."""
     try:
         node = ast.parse(text, mode="eval").body

@@ -48,13 +48,13 @@ class Array(OwnItems):
 
     def selection(self, items: tuple[Value, ...]) -> Tuple:
         """Return several of its items: a view, which shares its elements."""
-        return Array(tuple([item.shared() for item in items]))
+        return Array(tuple([item.mark_shared() for item in items]))
 
-    def stored(self, frame: Frame, target: ast.Subscript, old: Value, value: Value) -> Value:
+    def store_value(self, frame: Frame, target: ast.Subscript, old: Value, value: Value) -> Value:
         """Return what an element becomes: it keeps its type, as NumPy has it."""
         if isinstance(old, Number) and not (old.typed.weak or old.is_complex):
             return frame.convert(value.scalar(frame, target), old.typed)
-        stored = OwnItems.stored(self, frame, target, old, value)
+        stored = OwnItems.store_value(self, frame, target, old, value)
         if not isinstance(old, Number) or old.typed.weak:
             return stored
         z = as_complex(frame, target, stored.number(frame, target))

@@ -42,7 +42,7 @@ class WholeArray(Value):
             )  # fmt: skip
         places = [_index(frame, index) for index in indices]
         arrays, lead = self.arrays_read(frame)
-        with frame.at(node):
+        with frame.at_node(node):
             loaded = [frame.builder.load(array, *lead, *places) for array in arrays]
         return number_of_parts([Scalar(atom, self.argument.weak) for atom in loaded])
 

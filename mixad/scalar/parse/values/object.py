@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mixad.scalar.parse.info import called_by
+from mixad.scalar.parse.info import callee_of
 from mixad.scalar.parse.values.value import Value
 
 __all__ = ["Object", "compare_objects", "describe_object"]
@@ -62,7 +62,7 @@ def describe_object(value: Any) -> str:
         return "class"
     if isinstance(value, functools.partial):
         return "functools.partial"
-    if isinstance(value, _FUNCTIONS) or called_by(value) is not None:
+    if isinstance(value, _FUNCTIONS) or callee_of(value) is not None:
         return "function"
     return f"{type(value).__name__} object" if callable(value) else type(value).__name__
 

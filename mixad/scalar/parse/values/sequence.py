@@ -44,14 +44,14 @@ class Items(Value):
     def same_form(self, other: Value) -> bool:
         if not isinstance(other, Items) or len(self.items) != len(other.items):
             return False
-        return self.of_parts(()).shared() == other.of_parts(()).shared()
+        return self.of_parts(()).mark_shared() == other.of_parts(()).mark_shared()
 
     def join(self, rules: Rules, other: Value) -> Value:
         """Return the prototype that two prototypes fit into: shared if one of them is."""
         if not self.same_form(other):
             raise Mismatch
         pairs = zip(self.items, other.parts(), strict=True)
-        return self.of_parts([a.join(rules, b) for a, b in pairs]).marked_as(other)
+        return self.of_parts([a.join(rules, b) for a, b in pairs]).mark_like(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,10 @@ class Tuple(Items):
             if isinstance(node.slice, ast.Tuple):
                 raise frame.error(index, *refusal(index))
             return self.selection(self.items[_slice(frame, index)])
-        found = self._at(frame, node, index)
+        found = self._item_at(frame, node, index)
         return found.item(frame, node, rest) if rest else found
 
-    def _at(self, frame: Frame, node: ast.Subscript, index: ast.expr) -> Value:
+    def _item_at(self, frame: Frame, node: ast.Subscript, index: ast.expr) -> Value:
         number = self._index(frame, index)
         if isinstance(number.atom, Const):
             return self.items[self._place(frame, node, int(number.atom.value))]
@@ -103,12 +103,12 @@ class Tuple(Items):
         position = self._position(frame, node, number.atom)
         found = _look_up_in_array(frame, self.items, position)
         if found is not None:
-            return found.shared()
+            return found.mark_shared()
         result = self.items[0]
         for i, item in enumerate(self.items[1:], 1):
             here = compare(frame, node, ast.Eq(), position, frame.constant(i))
             # Lists are copies of one that stays where it is.
-            result = choose(frame, node, here, item, result).shared()
+            result = choose(frame, node, here, item, result).mark_shared()
         return result
 
     def _index(self, frame: Frame, node: ast.expr) -> Scalar:
@@ -119,7 +119,7 @@ class Tuple(Items):
                 node, f"an index is an integer, not {number.typed}", "use int(...)"
             )
         alike = all(self.items[0].same_kind(item) for item in self.items)
-        return number if alike else frame.known(number)
+        return number if alike else frame.constant_integer(number)
 
     def takes_index(self, number: Scalar) -> bool:
         """Whether a number that is no float is an index; bools are, as Python has it."""
@@ -140,7 +140,7 @@ class Tuple(Items):
         index = frame.builder.convert(index, I64) if index.type.is_bool else index
         low, high = frame.builder.bounds(index)
         if not (low >= 0 and high < size):
-            with frame.at(node):
+            with frame.at_node(node):
                 positions = frame.context.positions(ast.unparse(node.value), size)
                 index = frame.builder.load(positions, index)
         return Scalar(frame.builder.convert(index, I64), True)
@@ -185,7 +185,7 @@ def choose(frame: Frame, node: ast.expr, cond: Scalar, yes: Value, no: Value) ->
     """Return one of two values; its lists go by the names that those of ``no`` have."""
     if yes.same_form(no):
         pairs = zip(yes.parts(), no.parts(), strict=True)
-        return yes.of_parts([choose(frame, node, cond, a, b) for a, b in pairs]).marked_as(no)
+        return yes.of_parts([choose(frame, node, cond, a, b) for a, b in pairs]).mark_like(no)
     if yes.is_called or no.is_called:
         raise frame.type_error(
             node,
@@ -207,10 +207,10 @@ class OwnItems(Tuple):
     def holds_shared(self) -> bool:
         return self.is_shared or Items.holds_shared(self)
 
-    def shared(self) -> Self:
-        return replace(Items.shared(self), is_shared=True) if self.owns_list() else self
+    def mark_shared(self) -> Self:
+        return replace(Items.mark_shared(self), is_shared=True) if self.owns_list() else self
 
-    def marked_as(self, other: Value) -> Self:
+    def mark_like(self, other: Value) -> Self:
         assert isinstance(other, OwnItems)
         return replace(self, is_shared=self.is_shared or other.is_shared)
 
@@ -253,12 +253,12 @@ class OwnItems(Tuple):
             new = (
                 old.with_item(frame, target, rest, value)
                 if rest
-                else self.stored(frame, target, old, value)
+                else self.store_value(frame, target, old, value)
             )
             items[i] = new if cond is None else choose(frame, target, cond, new, old)
         return replace(self, items=tuple(items))
 
-    def stored(self, frame: Frame, target: ast.Subscript, old: Value, value: Value) -> Value:
+    def store_value(self, frame: Frame, target: ast.Subscript, old: Value, value: Value) -> Value:
         """Return what an item becomes where a value is assigned to it."""
         if isinstance(old, List) and isinstance(value, List):
             return value
@@ -305,7 +305,7 @@ def binary(frame: Frame, node: ast.BinOp | ast.AugAssign, a: Value, b: Value) ->
         times = b if first is a else a
         count = times.known_integer(frame) if isinstance(node.op, ast.Mult) else None
         if count is not None:
-            return first.selection(tuple([item.shared() for item in first.items]) * count)
+            return first.selection(tuple([item.mark_shared() for item in first.items]) * count)
     raise frame.type_error(
         node,
         f"{describe_kind(a)} and {describe_kind(b)} have no such operator",

@@ -176,13 +176,13 @@ class Value:
         """Whether it is, or holds, a list or array that goes by another name."""
         return any(part.holds_shared() for part in self.parts())
 
-    def shared(self) -> Self:
+    def mark_shared(self) -> Self:
         """Return it with its lists and arrays marked as going by another name, too."""
         if not self.owns_list():
             return self
-        return self.of_parts([part.shared() for part in self.parts()])
+        return self.of_parts([part.mark_shared() for part in self.parts()])
 
-    def marked_as(self, other: Value) -> Self:
+    def mark_like(self, other: Value) -> Self:
         """Return it marked as shared if it or another of its form is."""
         return self
 
