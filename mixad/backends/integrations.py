@@ -26,8 +26,8 @@ __all__ = [
     "borrower",
     "follower",
     "generators_of",
-    "load_integrations",
     "integration_results",
+    "load_integrations",
 ]
 
 LOADED: list[Integration] = []

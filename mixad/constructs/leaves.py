@@ -12,7 +12,7 @@ import numpy as np
 from mixad.backends.arrays import is_array, is_number, library_of
 from mixad.constructs.block_programs import Operator
 from mixad.errors import KernelIndexError, TracerError
-from mixad.namespace.array_methods import copied
+from mixad.namespace.array_methods import copy_array
 from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import reshape
 from mixad.scalar.dtypes import element_type_of
@@ -48,7 +48,9 @@ def leaf_of(value: Any, what: str) -> Any:
 def copy_leaf(leaf: Any) -> Any:
     """Return an array or a traced value that shares no memory with the user's."""
     return (
-        copied(leaf) if isinstance(leaf, Tracer) else library_of(leaf).xp.asarray(leaf, copy=True)
+        copy_array(leaf)
+        if isinstance(leaf, Tracer)
+        else library_of(leaf).xp.asarray(leaf, copy=True)
     )
 
 

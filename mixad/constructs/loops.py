@@ -18,7 +18,7 @@ from mixad.constructs.loop import Loop, needs_of, run_loop
 from mixad.constructs.recorded_body import RecordedBody, record_body, record_twice
 from mixad.constructs.while_loop_rule import WhileLoop, run_while_loop
 from mixad.errors import TracerError
-from mixad.namespace.array_methods import copied
+from mixad.namespace.array_methods import copy_array
 from mixad.namespace.elementwise import weak_type
 from mixad.namespace.joining import stack
 from mixad.scalar.types import BOOL
@@ -499,7 +499,7 @@ def _copy(leaf: Any) -> Any:
     """Return a leaf that may be written to, if leaves like it may."""
     leaf = unwrapped(leaf)
     if isinstance(leaf, Tracer):
-        return copied(leaf)
+        return copy_array(leaf)
     if not is_array(leaf) or not _can_run_again(library_of(leaf)):
         return leaf
     return library_of(leaf).xp.asarray(leaf, copy=True)

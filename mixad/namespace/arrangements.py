@@ -31,7 +31,7 @@ def _positions(x: Any) -> Any:
     return np.arange(1, np.prod(x.shape, dtype=int) + 1).reshape(tuple(x.shape))
 
 
-def _arranged(x: Any, places: Any, nothing: float = 0.0) -> Any:
+def _rearrange(x: Any, places: Any, nothing: float = 0.0) -> Any:
     """Return the elements of ``x`` at places, counted from 1; a number where the place is 0."""
     xp = library_beside(x).xp
     if np.any(places == 0):
@@ -50,7 +50,7 @@ def ravel(x: Any, *, order: str = "C") -> Any:
 def sliding_windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
     """Return all windows of a shape along axes; the axes of the windows are the last."""
     places = np.lib.stride_tricks.sliding_window_view(_positions(x), window_shape, axis)
-    return _arranged(x, places)
+    return _rearrange(x, places)
 
 
 @gives_views
@@ -73,7 +73,7 @@ def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
 @gives_views
 def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """Return ``x`` turned by ``k`` right angles in the plane of two axes."""
-    return _arranged(x, np.rot90(_positions(x), k, axes))
+    return _rearrange(x, np.rot90(_positions(x), k, axes))
 
 
 @gives_views
@@ -90,7 +90,7 @@ def flipud(x: Any) -> Any:
 
 def diag(x: Any, k: int = 0) -> Any:
     """Return the matrix with a vector as its ``k``-th diagonal, or that diagonal of a matrix."""
-    found = _arranged(x, np.diag(_positions(x), k))
+    found = _rearrange(x, np.diag(_positions(x), k))
     return read_only(view_of(found, x)) if x.ndim == 2 else found
 
 
@@ -104,20 +104,20 @@ def pad(x: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any 
     there, are a TracerError.
     """
     if mode in _PADDINGS:
-        return _arranged(x, np.pad(_positions(x), pad_width, mode))
+        return _rearrange(x, np.pad(_positions(x), pad_width, mode))
     if mode != "constant" or not isinstance(constant_values, numbers.Real):
         raise TracerError(
             f"pad(mode={mode!r}, constant_values={constant_values!r}) of a value that is being "
             f"differentiated is not available: use one of {('constant', *_PADDINGS)} with a number"
         )
-    return _arranged(x, np.pad(_positions(x), pad_width, mode), float(constant_values))
+    return _rearrange(x, np.pad(_positions(x), pad_width, mode), float(constant_values))
 
 
 def partition(x: Any, kth: int | Sequence[int], axis: int | None = -1) -> Any:
     """Return the elements along an axis so that the ``kth`` is where it would be in order."""
     x, axis = (reshape(x, -1), 0) if axis is None else (x, axis)
     order = np.argpartition(np.asarray(plain(x)), kth, axis)
-    return _arranged(x, np.take_along_axis(_positions(x), order, axis))
+    return _rearrange(x, np.take_along_axis(_positions(x), order, axis))
 
 
 def _array(x: Any) -> Any:
@@ -137,11 +137,11 @@ def _at_least(x: Any, ndim: int) -> Any:
 def at_least(ndim: int) -> Callable[..., Any]:
     """Return NumPy's function that gives its arguments at least ``ndim`` axes."""
 
-    def reshaped(*arrays: Any) -> Any:
+    def reshape_all(*arrays: Any) -> Any:
         found = tuple(share(_at_least(x, ndim), x) for x in arrays)
         return found if len(found) > 1 else found[0]
 
-    return reshaped
+    return reshape_all
 
 
 def vstack(arrays: Sequence[Any]) -> Any:
@@ -173,7 +173,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
 
 def delete(x: Any, places: Any, axis: int | None = None) -> Any:
     """Return ``x`` without some slices along an axis, flattened if none is given."""
-    return _arranged(x, np.delete(_positions(x), _known("delete", places), axis))
+    return _rearrange(x, np.delete(_positions(x), _place_values("delete", places), axis))
 
 
 def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Any:
@@ -187,26 +187,26 @@ def insert(x: Any, places: Any, values: Any, axis: int | None = None) -> Any:
     here = _positions(x)
     there = _positions(values) + here.size
     both = concat([reshape(x, -1), reshape(values, -1)])
-    return _arranged(both, np.insert(here, _known("insert", places), there, axis))
+    return _rearrange(both, np.insert(here, _place_values("insert", places), there, axis))
 
 
 def resize(x: Any, shape: Any) -> Any:
     """Return the elements, repeated as needed, in a shape."""
-    return _arranged(x, np.resize(_positions(x), shape))
+    return _rearrange(x, np.resize(_positions(x), shape))
 
 
 def compress(selected: Any, x: Any, axis: int | None = None) -> Any:
     """Return the slices along an axis that a condition selects; no axis means the flat array."""
-    chosen = np.compress(np.asarray(_known("compress", selected)), _positions(x), axis)
-    return _arranged(x, chosen)
+    chosen = np.compress(np.asarray(_place_values("compress", selected)), _positions(x), axis)
+    return _rearrange(x, chosen)
 
 
 def extract(selected: Any, x: Any) -> Any:
     """Return the elements that a condition selects."""
-    return compress(np.ravel(np.asarray(_known("extract", selected))), reshape(x, -1))
+    return compress(np.ravel(np.asarray(_place_values("extract", selected))), reshape(x, -1))
 
 
-def _known(name: str, places: Any) -> Any:
+def _place_values(name: str, places: Any) -> Any:
     """Return the values of ``places``.
 
     TracerError for a lazy array: it would be computed behind the user's back.
@@ -243,8 +243,8 @@ def axes_split(axis: int) -> Callable[..., list[Any]]:
     """Return NumPy's function that splits along an axis."""
 
     @gives_views
-    def divided(x: Any, indices_or_sections: int | Sequence[int]) -> list[Any]:
+    def divide(x: Any, indices_or_sections: int | Sequence[int]) -> list[Any]:
         along = 0 if axis == 1 and x.ndim == 1 else axis  # as hsplit does
         return split(x, indices_or_sections, along)
 
-    return divided
+    return divide

@@ -26,7 +26,7 @@ from mixad.namespace.elementwise import (
 from mixad.namespace.indexing import part_of, without_constants
 from mixad.namespace.linear_algebra import matmul
 from mixad.namespace.manipulation import matrix_transpose, permute_dims
-from mixad.namespace.module import Namespace, exchanged, namespace_over
+from mixad.namespace.module import Namespace, namespace_over, replace_tracers
 from mixad.namespace.powers import power
 from mixad.namespace.scipy_calls import asks_for_conversion, function_called, instead_of
 from mixad.namespace.spelling import Spelling
@@ -45,7 +45,7 @@ __all__ = ["OF_SHAPES", "ArrayTracer"]
 _Method = Callable[[Any, Any], Any]
 
 
-def _recorded(self: Any, operation: Operation, operands: Sequence[Any]) -> Any:
+def _record(self: Any, operation: Operation, operands: Sequence[Any]) -> Any:
     """Return the result of an operation, recorded by a strand that has it or on nodes."""
     strand = self.strand or strand_of(operands)  # of a loop inside, if there is one
     return operation.compute(*operands) if strand is None else strand.applied(operation, operands)
@@ -75,21 +75,21 @@ def _called_torch(function: Any, args: Any, kwargs: Any) -> Any:
 
 def _called_method(name: Any, args: Any, kwargs: Any) -> Any:
     """Return the result of a method of the first argument."""
-    args, kwargs = exchanged(unwrapped, tuple(args)), exchanged(unwrapped, dict(kwargs))
+    args, kwargs = replace_tracers(unwrapped, tuple(args)), replace_tracers(unwrapped, dict(kwargs))
     return args[0]._spelling.call_method(name, args, kwargs)
 
 
-def _raised(function: Any, args: Any, kwargs: Any) -> Any:
+def _power_by_operator(function: Any, args: Any, kwargs: Any) -> Any:
     base, exponent = args
     return power(base, exponent, by_operator=True)
 
 
-def _rearranged(function: Any, args: Any, kwargs: Any) -> Any:
+def _rearrange_axes(function: Any, args: Any, kwargs: Any) -> Any:
     """Return a view of the argument with axes in another order."""
     return share(function(*args), *args)
 
 
-def _converted(other: Any, tracer: Any, method: _Method) -> Any:
+def _convert_list(other: Any, tracer: Any, method: _Method) -> Any:
     """Return a method's result for a list or the like, which its library takes for an array."""
     operand = _from_lists(other, tracer)
     return NotImplemented if operand is other else method(tracer, operand)
@@ -111,7 +111,7 @@ def _binary(op: str) -> _Method:
                 if found is not None:
                     return found
             if not is_operand(other):
-                return _converted(other, self, method)
+                return _convert_list(other, self, method)
             return elementwise(op, self, other)
         except Exception as error:
             hide_frames(error)
@@ -120,7 +120,7 @@ def _binary(op: str) -> _Method:
     return method
 
 
-def _reflected(op: str) -> _Method:
+def _reflected_method(op: str) -> _Method:
     operation = Operation(partial(elementwise, op))
 
     def method(self: Any, other: Any) -> Any:
@@ -131,7 +131,7 @@ def _reflected(op: str) -> _Method:
                 if found is not None:
                     return found
             if not is_operand(other):
-                return _converted(other, self, method)
+                return _convert_list(other, self, method)
             return elementwise(op, other, self)
         except Exception as error:
             hide_frames(error)
@@ -148,7 +148,7 @@ def _beside(x: Any, y: Any) -> tuple[Any, Any]:
     return (x, y) if library is None else (library.readable(x), library.readable(y))
 
 
-def _compared(compare: Callable[[Any, Any], Any]) -> _Method:
+def _comparison_method(compare: Callable[[Any, Any], Any]) -> _Method:
     """Return a comparison: its results are constants, which `if` and `while` can test."""
 
     def method(self: Any, other: Any) -> Any:
@@ -190,22 +190,22 @@ class ArrayTracer(Tracer):
 
     __slots__ = ()
 
-    __add__, __radd__ = _binary("add"), _reflected("add")
-    __sub__, __rsub__ = _binary("sub"), _reflected("sub")
-    __mul__, __rmul__ = _binary("mul"), _reflected("mul")
-    __truediv__, __rtruediv__ = _binary("div"), _reflected("div")
-    __floordiv__, __rfloordiv__ = _binary("floordiv"), _reflected("floordiv")
-    __mod__, __rmod__ = _binary("mod"), _reflected("mod")
+    __add__, __radd__ = _binary("add"), _reflected_method("add")
+    __sub__, __rsub__ = _binary("sub"), _reflected_method("sub")
+    __mul__, __rmul__ = _binary("mul"), _reflected_method("mul")
+    __truediv__, __rtruediv__ = _binary("div"), _reflected_method("div")
+    __floordiv__, __rfloordiv__ = _binary("floordiv"), _reflected_method("floordiv")
+    __mod__, __rmod__ = _binary("mod"), _reflected_method("mod")
 
     __iadd__, __isub__ = _in_place("+", operator.add), _in_place("-", operator.sub)
     __imul__, __itruediv__ = _in_place("*", operator.mul), _in_place("/", operator.truediv)
     __ifloordiv__, __imod__ = _in_place("//", operator.floordiv), _in_place("%", operator.mod)
     __ipow__, __imatmul__ = _in_place("**", operator.pow), _in_place("@", operator.matmul)
 
-    __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
-    __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
-    __eq__ = _compared(operator.eq)
-    __ne__ = _compared(operator.ne)
+    __lt__, __le__ = _comparison_method(operator.lt), _comparison_method(operator.le)
+    __gt__, __ge__ = _comparison_method(operator.gt), _comparison_method(operator.ge)
+    __eq__ = _comparison_method(operator.eq)
+    __ne__ = _comparison_method(operator.ne)
 
     def __hash__(self) -> int:
         raise self._conversion(
@@ -217,8 +217,8 @@ class ArrayTracer(Tracer):
     def __pow__(self, other: Any) -> Any:
         try:
             if not is_operand(other):
-                return _converted(other, self, operator.pow)
-            return _by_strand(self, _raised, operator.pow, (self, other), {})
+                return _convert_list(other, self, operator.pow)
+            return _by_strand(self, _power_by_operator, operator.pow, (self, other), {})
         except Exception as error:
             hide_frames(error)
             raise
@@ -226,8 +226,8 @@ class ArrayTracer(Tracer):
     def __rpow__(self, other: Any) -> Any:
         try:
             if not is_operand(other):
-                return _converted(other, self, ArrayTracer.__rpow__)
-            return _by_strand(self, _raised, operator.pow, (other, self), {})
+                return _convert_list(other, self, ArrayTracer.__rpow__)
+            return _by_strand(self, _power_by_operator, operator.pow, (other, self), {})
         except Exception as error:
             hide_frames(error)
             raise
@@ -240,7 +240,7 @@ class ArrayTracer(Tracer):
 
     def __neg__(self) -> Any:
         try:
-            return _recorded(self, _NEGATIVE, (self,))
+            return _record(self, _NEGATIVE, (self,))
         except Exception as error:
             hide_frames(error)
             raise
@@ -258,7 +258,7 @@ class ArrayTracer(Tracer):
 
     def __abs__(self) -> Any:
         try:
-            return _recorded(self, _ABSOLUTE, (self,))
+            return _record(self, _ABSOLUTE, (self,))
         except Exception as error:
             hide_frames(error)
             raise
@@ -266,8 +266,8 @@ class ArrayTracer(Tracer):
     def __matmul__(self, other: Any) -> Any:
         try:
             if not _is_matrix(other):
-                return _converted(other, self, operator.matmul)
-            return _recorded(self, _PRODUCT, (self, other))
+                return _convert_list(other, self, operator.matmul)
+            return _record(self, _PRODUCT, (self, other))
         except Exception as error:
             hide_frames(error)
             raise
@@ -275,8 +275,8 @@ class ArrayTracer(Tracer):
     def __rmatmul__(self, other: Any) -> Any:
         try:
             if not _is_matrix(other):
-                return _converted(other, self, lambda x, y: matmul(y, x))
-            return _recorded(self, _PRODUCT, (other, self))
+                return _convert_list(other, self, lambda x, y: matmul(y, x))
+            return _record(self, _PRODUCT, (other, self))
         except Exception as error:
             hide_frames(error)
             raise
@@ -287,7 +287,7 @@ class ArrayTracer(Tracer):
                 return self._called_ufunc(ufunc, method, operands, options)
             operation = _UFUNCS.get(ufunc)
             if operation is not None:
-                return _recorded(self, operation, operands)
+                return _record(self, operation, operands)
             if ufunc in _TESTS:
                 return ufunc(*map(plain, operands))
             return self._called_ufunc(ufunc, method, operands, options)
@@ -319,7 +319,7 @@ class ArrayTracer(Tracer):
         if _is_like(function, self) and first_traced((args, *kwargs.values())) is None:
             return constants(function(*args, **kwargs))
         if function in OF_SHAPES:
-            return function(*exchanged(_in_shape, args), **exchanged(_in_shape, kwargs))
+            return function(*replace_tracers(_in_shape, args), **replace_tracers(_in_shape, kwargs))
         if _takes_values(function):
             return _called_numpy(function, args, kwargs)
         return _by_strand(self, _called_numpy, function, args, kwargs)
@@ -399,13 +399,13 @@ class ArrayTracer(Tracer):
             if name in spelling.constant:
                 return getattr(plain(self), name)
             if library.name == "torch" and name in IN_PLACE:
-                return partial(change, _called, self, name)
+                return partial(change, _call_method, self, name)
             if spelling.has_method(name):
-                return partial(_called, self, name)
+                return partial(_call_method, self, name)
             if library.name == "torch" and (name == "mH" or (name == "H" and self.ndim == 2)):
-                return _called(self, "adjoint")
+                return _call_method(self, "adjoint")
             if library.name == "torch" and _is_borrowed(name):
-                return partial(_called_as_borrowed, self, name)
+                return partial(_call_borrowed, self, name)
         raise AttributeError(_no_attribute(library, name), name=name, obj=self)
 
     def __getitem__(self, key: Any) -> Any:
@@ -448,12 +448,12 @@ class ArrayTracer(Tracer):
     @property
     def T(self) -> Any:  # noqa: N802
         """The array with its axes in reverse order."""
-        return _by_strand(self, _rearranged, permute_dims, (self,), {})
+        return _by_strand(self, _rearrange_axes, permute_dims, (self,), {})
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """The array with its last two axes exchanged."""
-        return _by_strand(self, _rearranged, matrix_transpose, (self,), {})
+        return _by_strand(self, _rearrange_axes, matrix_transpose, (self,), {})
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
         """Return the elements in another shape, given as a tuple or as several numbers."""
@@ -463,7 +463,7 @@ class ArrayTracer(Tracer):
         """Return the sum over axes; arguments are those of the array's library."""
         try:
             if not args and not options:
-                return _recorded(self, _TOTAL, (self,))
+                return _record(self, _TOTAL, (self,))
             return _by_strand(self, _called_method, "sum", (self, *args), options)
         except Exception as error:
             hide_frames(error)
@@ -562,7 +562,7 @@ def _is_like(function: Any, tracer: Any) -> bool:
 
 
 @short_traceback
-def _called(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
+def _call_method(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
     """Return the result of a method of a traced value."""
     call = partial(_by_strand, x, _called_method, name, (x, *args), options)
     if x.kind.library.name != "torch":
@@ -571,7 +571,7 @@ def _called(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
 
 
 @short_traceback
-def _called_as_borrowed(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
+def _call_borrowed(x: Any, name: str, /, *args: Any, **options: Any) -> Any:
     """Return the result of a traced tensor's method that has no rule."""
     function = getattr(_array_class(x.kind.library), name)
     refusal = NoRuleError(_no_attribute(x.kind.library, name))

@@ -15,7 +15,7 @@ from mixad.namespace.joining import stack
 from mixad.tape.node import library_beside
 from mixad.tape.tracer import Tracer
 
-__all__ = ["arrays_of", "first_traced", "from_lists", "stacked"]
+__all__ = ["arrays_of", "first_traced", "from_lists", "stack_nested"]
 
 _LISTS = (list, tuple)
 
@@ -33,10 +33,10 @@ def _first_of(values: Iterable[Any]) -> Tracer | None:
 
 def from_lists(x: Any, like: Any) -> Any:
     """Return nested lists as an array (see `stacked`), other values unchanged."""
-    return stacked(x, like) if isinstance(x, _LISTS) else x
+    return stack_nested(x, like) if isinstance(x, _LISTS) else x
 
 
-def stacked(x: Any, like: Any) -> Any:
+def stack_nested(x: Any, like: Any) -> Any:
     """Return nested lists as an array of the library and on the device of another."""
     if isinstance(x, Tracer) or is_array(x):
         return x
@@ -51,7 +51,7 @@ def stacked(x: Any, like: Any) -> Any:
         return library.xp.zeros((0,), device=device_of(like))
     if all(isinstance(each, (bool, np.bool_)) for each in x):
         return library.xp.asarray([bool(each) for each in x], device=device_of(like))
-    return stack(of_one_type("asarray", [stacked(each, like) for each in x]))
+    return stack(of_one_type("asarray", [stack_nested(each, like) for each in x]))
 
 
 def arrays_of(*operands: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from mixad.namespace.manipulation import reshape
 from mixad.namespace.spelling import SpelledFunction, function_of
 from mixad.tape.memory import array_as, unshared
 
-__all__ = ["METHODS", "NUMPY_METHODS", "copied", "to_device"]
+__all__ = ["METHODS", "NUMPY_METHODS", "copy_array", "to_device"]
 
 
 def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
@@ -31,7 +31,7 @@ def to_device(x: Any, device: Any, *, stream: Any = None) -> Any:
     return x
 
 
-def copied(x: Any, *, order: str = "C") -> Any:
+def copy_array(x: Any, *, order: str = "C") -> Any:
     """Return a copy, in whatever order of memory."""
     return array_as(unshared(x), x)
 
@@ -61,7 +61,7 @@ NUMPY_METHODS: Mapping[str, SpelledFunction] = {
     "compress": function_of(_compress, "x condition axis out"),
     "conj": function_of(conj, "x out"),
     "conjugate": function_of(conj, "x out"),
-    "copy": function_of(copied, "x order"),
+    "copy": function_of(copy_array, "x order"),
     "fill": function_of(_fill, "x value"),
     "flatten": function_of(_flatten, "x order"),
 }

@@ -27,7 +27,7 @@ from mixad.namespace.indexing import (
     is_selection,
     part_of,
     positions_of,
-    selected,
+    select_elements,
     written_at,
 )
 from mixad.namespace.joining import broadcast_to
@@ -98,7 +98,7 @@ def _write_at_unknown(x: Tracer, key: Any, value: Any) -> None:
         raise NotRecordedError("a mask that selects what is written")
     is_numpys = x.library is NUMPY
     found = positions_selected(tuple(x.shape), keys) if is_numpys else None
-    positions = selected(positions_of(x), key) if found is None else found
+    positions = select_elements(positions_of(x), key) if found is None else found
     value = _value_at(x, tuple(positions.shape), value)
     are_distinct = found is not None and not any(getattr(plain(k), "shape", ()) for k in keys)
     _stand_for(strand, x, written_at(x, value, positions, are_distinct=are_distinct))
@@ -189,7 +189,7 @@ def _record(strand: Strand, x: Tracer, key: Any, value: Any) -> None:
         value = _value_at(x, tuple(positions.shape), value)
         result = written_at(x, value, positions, are_distinct=not _selects(key))
     elif x.shape and _selects(key):
-        result = _with_selected(x, _own_key(key), value)
+        result = _set_selected(x, _own_key(key), value)
     else:
         given = unwrapped(x), key, _as_array(value, x)
         result = strand.call(_copy_with_value, operator.setitem, given, {})
@@ -222,7 +222,7 @@ def _copy_with_value(function: Any, args: Any, kwargs: Any) -> Any:
     return noted_array(result) if x.shape else array_as(result, x)
 
 
-def _with_selected(tracer: Tracer, key: _Key, value: Any) -> Any:
+def _set_selected(tracer: Tracer, key: _Key, value: Any) -> Any:
     """Return an array with a value where a key of arrays selects elements.
 
     Each element looks up its new value, if any: of equal positions the one that the library writes
@@ -250,7 +250,7 @@ def change_at(ufunc: Any, x: Tracer, key: Any, value: Any) -> None:
     key = _own_key(key)
     strand = strand_of_write(x, key, value)
     if strand is not None and x.shape:
-        _stand_for(strand, x, _with_added(ufunc, x, key, value))
+        _stand_for(strand, x, _update_at(ufunc, x, key, value))
         return
     part, value = _part_and_value(x, key, value)
     if not isinstance(value, Tracer):  # NumPy 2.4 reads beyond the end of what is to be broadcast
@@ -310,7 +310,7 @@ def _own(key: Any) -> Any:
 def _part_and_value(x: Tracer, key: _Key, value: Any) -> tuple[Array, Any]:
     """Return the elements to write to, and the value in their dtype and shape."""
     check_alive(x)
-    part = _looked_at(x)[key]
+    part = _array_of(x)[key]
     if not isinstance(value, Tracer) and first_traced(value) is not None:
         value = asarray(value)
     if not isinstance(value, Tracer):
@@ -320,7 +320,7 @@ def _part_and_value(x: Tracer, key: _Key, value: Any) -> tuple[Array, Any]:
     return part, _fitting(x, key, part.shape, value)
 
 
-def _looked_at(x: Tracer) -> Array:
+def _array_of(x: Tracer) -> Array:
     """Return the array of a tracer, without retaining it."""
     array = buffer_of(x.cell)
     if array is None:
@@ -351,7 +351,7 @@ def _fitting(x: Tracer, key: _Key | None, shape: Sequence[int], value: Tracer) -
         own = shape if key is None else x.shape
         scratch = xp.empty(tuple(own), dtype=x.dtype, device=x.device)
         given = plain(value) if key is not None else xp.zeros(value.shape, dtype=value.dtype)
-        _written(scratch, given, key or (...,), None)  # raises what the library raises
+        _write_key(scratch, given, key or (...,), None)  # raises what the library raises
         value = astype(value, x.dtype)  # plain for integers
     return broadcast_to(reshape(value, value.shape[extra:]) if extra else value, tuple(shape))
 
@@ -379,7 +379,7 @@ def _winners(x: Tracer, key: _Key, part: Array) -> Array | None:
     return stays if x.library.is_lazy or not bool(xp.all(stays)) else None
 
 
-def _written(array: Array, value: Any, key: _Key, winners: Array | None) -> None:
+def _write_key(array: Array, value: Any, key: _Key, winners: Array | None) -> None:
     if not any(k is None for k in key) or library_of(array).name in _NEW_AXES:
         array[key] = value
         return
@@ -405,19 +405,19 @@ def _of_winners(part: Any, winners: Array | None) -> Any:
     return part if winners is None else where(winners, part, 0.0)
 
 
-def _erased(g: Any, key: _Key, winners: Array | None) -> None:
+def _erase(g: Any, key: _Key, winners: Array | None) -> None:
     if isinstance(g, Tracer):
         write(_SETITEM, g, 0.0, key=key, winners=winners)
     else:
-        _written(g, 0.0, key, winners)
+        _write_key(g, 0.0, key, winners)
 
 
-_SETITEM = Write("assignment", _written, _part, _erased)
+_SETITEM = Write("assignment", _write_key, _part, _erase)
 
 
 def _with_value(xp: Any, x: Any, value: Any, key: _Key, winners: Array | None) -> Any:
     whole = xp.asarray(x, copy=True)
-    _written(whole, value, key, winners)
+    _write_key(whole, value, key, winners)
     return whole
 
 
@@ -442,11 +442,11 @@ _CLEARED = Rule(
 )
 
 
-def _added(array: Array, value: Any, key: _Key) -> None:
+def _add_at(array: Array, value: Any, key: _Key) -> None:
     np.add.at(array, key, value)
 
 
-def _subtracted(array: Array, value: Any, key: _Key) -> None:
+def _subtract_at(array: Array, value: Any, key: _Key) -> None:
     np.subtract.at(array, key, value)
 
 
@@ -454,11 +454,11 @@ def _negative_part(g: Any, key: _Key) -> Any:
     return -_part(g, key)
 
 
-def _left(g: Any, key: _Key) -> None:
+def _same_cotangent(g: Any, key: _Key) -> None:
     """Return the cotangent of the array that is added to: it is that of the sum."""
 
 
-def _with_added(ufunc: Any, x: Tracer, key: _Key, value: Any) -> Any:
+def _update_at(ufunc: Any, x: Tracer, key: _Key, value: Any) -> Any:
     """Return an array with the elements at a key changed by a value, in its order."""
     at = positions_of(x)[key]
     if isinstance(value, Tracer):
@@ -469,7 +469,7 @@ def _with_added(ufunc: Any, x: Tracer, key: _Key, value: Any) -> Any:
 
 
 CHANGES_AT: Mapping[Any, Write] = {
-    np.add: Write("numpy.add.at", _added, _part, _left),
-    np.subtract: Write("numpy.subtract.at", _subtracted, _negative_part, _left),
+    np.add: Write("numpy.add.at", _add_at, _part, _same_cotangent),
+    np.subtract: Write("numpy.subtract.at", _subtract_at, _negative_part, _same_cotangent),
 }
 """The ufuncs with a derivative there."""

@@ -48,14 +48,14 @@ class NumbersHaveAnAxis(Spelling):
                 if not any(map(_is_number, (*args, *kwargs.values()))):
                     raise
             given = {name: self._with_axis(value) for name, value in kwargs.items()}
-            return self._shaped(bound(tuple(map(self._with_axis, args)), given), want)
+            return self._shape_results(bound(tuple(map(self._with_axis, args)), given), want)
 
         return call
 
     def _with_axis(self, value: Any) -> Any:
         return self._reshape(value, (1,)) if _is_number(value) else value
 
-    def _shaped(self, found: Any, want: Any) -> Any:
+    def _shape_results(self, found: Any, want: Any) -> Any:
         """Return results in the shapes of the library's."""
         leaves, structure = pytree.flatten(found)
         shapes = [tuple(w.shape) for w in (want if isinstance(want, (tuple, list)) else (want,))]

@@ -65,13 +65,17 @@ _REFUSALS: FifoCache[NoRuleError] = FifoCache(4096)
 
 def _key(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable:
     """Return the key of a call: its arguments without their elements."""
-    return function, *map(_told, args), *((name, _told(value)) for name, value in kwargs.items())
+    return (
+        function,
+        *map(_visible_part, args),
+        *((name, _visible_part(value)) for name, value in kwargs.items()),
+    )
 
 
-def _told(value: Any) -> Hashable:
+def _visible_part(value: Any) -> Hashable:
     """Return the part of a value that a rule may look at: types, numbers, names and the like."""
     if isinstance(value, (list, tuple)):
-        return tuple(map(_told, value))
+        return tuple(map(_visible_part, value))
     if isinstance(value, (bool, int, float, str)):
         return type(value), value
     return type(value), getattr(value, "dtype", None), getattr(value, "shape", None)

@@ -65,7 +65,7 @@ def _of_operands(evaluate: Callable[[Any, Any], Any]) -> SpelledFunction:
     return SpelledFunction(lambda x, y: evaluate(operand(x, y), operand(y, x)), ("x", "y"))
 
 
-def _compared(compare: Callable[[Any, Any], Any]) -> SpelledFunction:
+def _comparison(compare: Callable[[Any, Any], Any]) -> SpelledFunction:
     """Return a comparison: its results are plain arrays, which `if` and `while` can test."""
     return SpelledFunction(lambda x, y: compare(plain(x), plain(y)), ("x", "y"))
 
@@ -83,7 +83,7 @@ _COMPARISONS = {
 COMMON: dict[str, SpelledFunction] = {
     **{op: unary(op) for op in _ONE},
     **{op: _binary(op) for op in _TWO},
-    **{name: _compared(compare) for name, compare in _COMPARISONS.items()},
+    **{name: _comparison(compare) for name, compare in _COMPARISONS.items()},
     **{
         name: _binary(op)
         for op in ("add", "sub", "mul", "div", "floordiv", "mod")

@@ -94,14 +94,14 @@ def _operand(operand: Any, common: ScalarType, library: Library, device: Any) ->
 
 def common_type(library: Library, operands: Sequence[Any]) -> ScalarType:
     """Return the type to which a library promotes operands, one of which is complex."""
-    return _common_type(library, default_dtypes(), tuple(map(_typed, operands)))
+    return _common_type(library, default_dtypes(), tuple(map(_operand_type, operands)))
 
 
 _Operand = type | tuple[ScalarType, bool]
 """The type of a Python number; for an array its elements' type, and whether it has axes."""
 
 
-def _typed(operand: Any) -> _Operand:
+def _operand_type(operand: Any) -> _Operand:
     if is_number(operand):
         return type(operand)
     if isinstance(operand, Tracer) and operand.weak:
@@ -143,7 +143,7 @@ def as_complex(x: Any, type: ScalarType) -> Any:
     return apply_rule(_ASTYPE, x, dtype=library_beside(x).dtype_of(type))
 
 
-def _converted_back(g: Any, x: Any, dtype: Any) -> Any:
+def _convert_cotangent(g: Any, x: Any, dtype: Any) -> Any:
     part = g if is_complex_dtype(x.dtype) else real(g)
     return part if part.dtype == x.dtype else apply_rule(_ASTYPE, part, dtype=x.dtype)
 
@@ -151,7 +151,7 @@ def _converted_back(g: Any, x: Any, dtype: Any) -> Any:
 _ASTYPE = Rule(
     "astype",
     lambda xp, x, dtype: xp.astype(x, dtype),
-    (_converted_back,),
+    (_convert_cotangent,),
     linear="each",
 )
 """From real or complex numbers to complex ones, from real to real ones."""
@@ -404,7 +404,7 @@ _OF_BOOLEANS = frozenset(("isnan", "isinf", "isfinite"))
 """Ops whose results have no derivative."""
 
 
-def _chosen(xp: Any, x: Array, y: Array, condition: Array) -> Array:
+def _choose(xp: Any, x: Array, y: Array, condition: Array) -> Array:
     return xp.where(condition, x, y)
 
 
@@ -416,7 +416,7 @@ def _part(g: Any, of: Any, condition: Array, index: int) -> Any:
 
 _SELECT = Rule(
     "where",
-    _chosen,
+    _choose,
     (
         lambda g, x, y, condition: _part(g, x, condition, 0),
         lambda g, x, y, condition: _part(g, y, condition, 1),

@@ -60,7 +60,7 @@ def _binary(compute: _Method) -> _Method:
     return method
 
 
-def _reflected(compute: _Method) -> _Method:
+def _reflected_method(compute: _Method) -> _Method:
     def method(self: Any, other: Any) -> Any:
         if is_traced(other):
             check_alive(self)
@@ -86,7 +86,7 @@ def _in_place(symbol: str, compute: _Method, change: _Method) -> _Method:
         result = compute(self, other)
         if not hasattr(plain(self), name):
             return result
-        return _followed(replace(self, symbol, result))
+        return _follow(replace(self, symbol, result))
 
     return method
 
@@ -103,13 +103,13 @@ def _own_array(x: Tracer) -> Array:
 
 
 @contextmanager
-def _written(x: Constant) -> Iterator[ArrayTracer]:
+def _traced_for_write(x: Constant) -> Iterator[ArrayTracer]:
     """Yield a traced array for a write of something traced; the constant then stands for it."""
     written = ArrayTracer(Cell.of(x.cell.array, "off"), x.origin)  # perhaps written back
     yield written
     x.cell, x.origin = written.cell, written.origin
     if x.origin.levels:
-        _followed(x)
+        _follow(x)
     else:  # of whole numbers: nothing is differentiated
         x.cell = ConstantCell(plain(x))
     retire_others(x)
@@ -117,20 +117,20 @@ def _written(x: Constant) -> Iterator[ArrayTracer]:
         join(written, x)
 
 
-def _changed_at(ufunc: Any, x: Constant, key: Any, *values: Any) -> None:
+def _change_at(ufunc: Any, x: Constant, key: Any, *values: Any) -> None:
     """Carry out ``ufunc.at``: NumPy does that on arrays that are read-only, too."""
     if not _has_traced(values):
         ufunc.at(_own_array(x), _plain(key), *_plain(values))
         return
     if ufunc in CHANGES_AT and strand_of_write(x, _plain(key), *values) is not None:
         change_at(ufunc, x, _plain(key), *values)
-        _followed(x)
+        _follow(x)
         return
-    with _written(x) as array:
+    with _traced_for_write(x) as array:
         ufunc.at(array, _plain(key), *values)
 
 
-def _followed(x: Tracer) -> Tracer:
+def _follow(x: Tracer) -> Tracer:
     """Make a constant that stands for a traced value an ordinary traced array."""
     x.__class__ = ArrayTracer
     return noted_array(x)
@@ -147,19 +147,19 @@ class Constant(ArrayTracer):
 
     __slots__ = ()
 
-    __add__, __radd__ = _binary(operator.add), _reflected(operator.add)
-    __sub__, __rsub__ = _binary(operator.sub), _reflected(operator.sub)
-    __mul__, __rmul__ = _binary(operator.mul), _reflected(operator.mul)
-    __truediv__, __rtruediv__ = _binary(operator.truediv), _reflected(operator.truediv)
-    __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _reflected(operator.floordiv)
-    __mod__, __rmod__ = _binary(operator.mod), _reflected(operator.mod)
-    __pow__, __rpow__ = _binary(operator.pow), _reflected(operator.pow)
-    __matmul__, __rmatmul__ = _binary(operator.matmul), _reflected(operator.matmul)
-    __and__, __rand__ = _binary(operator.and_), _reflected(operator.and_)
-    __or__, __ror__ = _binary(operator.or_), _reflected(operator.or_)
-    __xor__, __rxor__ = _binary(operator.xor), _reflected(operator.xor)
-    __lshift__, __rlshift__ = _binary(operator.lshift), _reflected(operator.lshift)
-    __rshift__, __rrshift__ = _binary(operator.rshift), _reflected(operator.rshift)
+    __add__, __radd__ = _binary(operator.add), _reflected_method(operator.add)
+    __sub__, __rsub__ = _binary(operator.sub), _reflected_method(operator.sub)
+    __mul__, __rmul__ = _binary(operator.mul), _reflected_method(operator.mul)
+    __truediv__, __rtruediv__ = _binary(operator.truediv), _reflected_method(operator.truediv)
+    __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _reflected_method(operator.floordiv)
+    __mod__, __rmod__ = _binary(operator.mod), _reflected_method(operator.mod)
+    __pow__, __rpow__ = _binary(operator.pow), _reflected_method(operator.pow)
+    __matmul__, __rmatmul__ = _binary(operator.matmul), _reflected_method(operator.matmul)
+    __and__, __rand__ = _binary(operator.and_), _reflected_method(operator.and_)
+    __or__, __ror__ = _binary(operator.or_), _reflected_method(operator.or_)
+    __xor__, __rxor__ = _binary(operator.xor), _reflected_method(operator.xor)
+    __lshift__, __rlshift__ = _binary(operator.lshift), _reflected_method(operator.lshift)
+    __rshift__, __rrshift__ = _binary(operator.rshift), _reflected_method(operator.rshift)
 
     __iadd__ = _in_place("+", operator.add, operator.iadd)
     __isub__ = _in_place("-", operator.sub, operator.isub)
@@ -205,9 +205,9 @@ class Constant(ArrayTracer):
             return
         if strand_of_write(self, _plain(key), value) is not None:
             setitem(self, _plain(key), value)
-            _followed(self)
+            _follow(self)
             return
-        with _written(self) as array:
+        with _traced_for_write(self) as array:
             setitem(array, _plain(key), value)
 
     def __getattr__(self, name: str) -> Any:
@@ -218,22 +218,22 @@ class Constant(ArrayTracer):
         if hasattr(array, name) and not callable(getattr(array, name)):
             return derived(getattr(array, name), [self])
         if name in IN_PLACE and self.cell.library.name == "torch":
-            return functools.partial(_changed, self, name)
+            return functools.partial(_call_in_place, self, name)
         if not hasattr(array, name) and not self._spelling.has_method(name):
             raise AttributeError(f"{type(array)} has no attribute {name!r}", name=name, obj=self)
         return _method(self, name)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         if method == "at" and isinstance(operands[0], Constant):
-            return _changed_at(ufunc, *operands)
+            return _change_at(ufunc, *operands)
         if _has_traced(operands):
-            return super().__array_ufunc__(ufunc, method, *_unwrapped(operands), **options)
+            return super().__array_ufunc__(ufunc, method, *_unwrap_tree(operands), **options)
         return constants(getattr(ufunc, method)(*_plain(operands), **_plain(options)))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if not _has_traced((args, kwargs)):
             return derived(function(*_plain(args), **_plain(kwargs)), pytree.leaves(args))
-        args, kwargs = _unwrapped(args), _unwrapped(kwargs)
+        args, kwargs = _unwrap_tree(args), _unwrap_tree(kwargs)
         traced: Any = first_traced((*args, *kwargs.values()))  # or a constant not to be used
         return ArrayTracer.__array_function__(traced, function, types, args, kwargs)
 
@@ -243,7 +243,9 @@ class Constant(ArrayTracer):
     ) -> Any:
         kwargs = kwargs or {}
         if _has_traced((args, kwargs)):
-            return super().__torch_function__(function, types, _unwrapped(args), _unwrapped(kwargs))
+            return super().__torch_function__(
+                function, types, _unwrap_tree(args), _unwrap_tree(kwargs)
+            )
         return derived(function(*_plain(args), **_plain(kwargs)), pytree.leaves(args))
 
     @property
@@ -278,19 +280,19 @@ class Constant(ArrayTracer):
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
         """Return the elements in another shape."""
-        return _called(self, "reshape", shape, options)
+        return _call_method(self, "reshape", shape, options)
 
     def sum(self, *args: Any, **options: Any) -> Any:
         """Return the sum over axes."""
-        return _called(self, "sum", args, options)
+        return _call_method(self, "sum", args, options)
 
     def mean(self, *args: Any, **options: Any) -> Any:
         """Return the arithmetic mean over axes."""
-        return _called(self, "mean", args, options)
+        return _call_method(self, "mean", args, options)
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         """Return the elements as another dtype."""
-        return _called(self, "astype", (dtype, *args), options)
+        return _call_method(self, "astype", (dtype, *args), options)
 
     def item(self) -> Any:
         """Return the number in an array of one element."""
@@ -357,7 +359,7 @@ def _plain(tree: Any) -> Any:
     return pytree.tree_map(plain, tree)
 
 
-def _unwrapped(tree: Any) -> Any:
+def _unwrap_tree(tree: Any) -> Any:
     return pytree.tree_map(unwrapped, tree)
 
 
@@ -369,13 +371,13 @@ def _method(x: Constant, name: str) -> Callable[..., Any]:
     """Return a method of arrays of the library, with its signature, that gives constants."""
 
     def method(*args: Any, **options: Any) -> Any:
-        return _called(x, name, args, options)
+        return _call_method(x, name, args, options)
 
     own = getattr(plain(x), name, None)
     return method if own is None else functools.wraps(own)(method)
 
 
-def _changed(x: Constant, name: str, *args: Any, **options: Any) -> Any:
+def _call_in_place(x: Constant, name: str, *args: Any, **options: Any) -> Any:
     """Carry out a method that changes a tensor; something traced makes it traced."""
     if not _has_traced((args, options)):
         getattr(_own_array(x), name)(*_plain(args), **_plain(options))
@@ -383,26 +385,26 @@ def _changed(x: Constant, name: str, *args: Any, **options: Any) -> Any:
     if name in ("fill_", "copy_"):
         x[...] = next(iter((*args, *options.values())))
         return x
-    result = _called_beside_traced(x, name[:-1], args, options)
-    return _followed(replace(x, name, result))
+    result = _call_beside_traced(x, name[:-1], args, options)
+    return _follow(replace(x, name, result))
 
 
-def _called_beside_traced(x: Constant, name: str, args: Any, options: Any) -> Any:
+def _call_beside_traced(x: Constant, name: str, args: Any, options: Any) -> Any:
     if name == "fill":
         x[...] = next(iter((*args, *options.values())))
         return None
     if not x._spelling.has_method(name):
         raise TracerError(missing(f"{name}()"))
-    return x._spelling.call_method(name, (unwrapped(x), *_unwrapped(args)), _unwrapped(options))
+    return x._spelling.call_method(name, (unwrapped(x), *_unwrap_tree(args)), _unwrap_tree(options))
 
 
-def _called(x: Constant, name: str, args: Any, options: Any) -> Any:
+def _call_method(x: Constant, name: str, args: Any, options: Any) -> Any:
     """Return the result of a method: the library's, or the tracers' where arrays have none.
 
     With a traced argument it is the tracers', too: the library's would get plain values.
     """
     if _has_traced((args, options)) and name not in x._spelling.constant:
-        return _called_beside_traced(x, name, args, options)
+        return _call_beside_traced(x, name, args, options)
     method = getattr(plain(x), name, None)
     if method is None:
         return constants(x._spelling.call_method(name, (plain(x), *_plain(args)), _plain(options)))

@@ -17,10 +17,10 @@ from mixad.tape.broadcasting import sum_to
 from mixad.tape.node import Rule, apply_rule, library_beside
 from mixad.tape.tracer import Tracer, may_differentiate_twice
 
-__all__ = ["cornered"]
+__all__ = ["nan_at_zeros"]
 
 
-def cornered(value: Any, x: Any, at: Any, axis: tuple[int, ...]) -> Any:
+def nan_at_zeros(value: Any, x: Any, at: Any, axis: tuple[int, ...]) -> Any:
     """Return a value whose second derivatives are nan at its corners in ``x``.
 
     Its axes have length 1. ``at`` returns where corners are, if second derivatives are possible.

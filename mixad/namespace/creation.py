@@ -9,7 +9,7 @@ from array_api_compat import device as device_of
 
 from mixad.backends.arrays import library_of
 from mixad.errors import TracerError
-from mixad.namespace.array_likes import first_traced, stacked
+from mixad.namespace.array_likes import first_traced, stack_nested
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.joining import broadcast_to
@@ -29,7 +29,7 @@ def asarray(x: Any, *, dtype: Any = None, device: Any = None, copy: bool | None 
     The result is a plain array, without a derivative, if ``dtype`` is no float. TracerError if the
     array would move to another device.
     """
-    array = x if isinstance(x, Tracer) else stacked(x, first_traced(x))
+    array = x if isinstance(x, Tracer) else stack_nested(x, first_traced(x))
     if device is not None and device != array.device:
         raise TracerError(
             f"asarray(device={device!r}) of a value on {array.device!r} that is being "
@@ -49,12 +49,12 @@ def full(
 
 def empty_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = None) -> Any:
     """Return an array as `zeros_like` does, with arbitrary elements."""
-    return _made("empty", x, dtype, device, shape)
+    return _create_like("empty", x, dtype, device, shape)
 
 
 def ones_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = None) -> Any:
     """Return ones as `zeros_like` returns zeros."""
-    return _made("ones", x, dtype, device, shape)
+    return _create_like("ones", x, dtype, device, shape)
 
 
 def zeros_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = None) -> Any:
@@ -62,7 +62,7 @@ def zeros_like(x: Any, *, dtype: Any = None, device: Any = None, shape: Any = No
 
     The result is a constant: traced values can be written to its elements.
     """
-    return _made("zeros", x, dtype, device, shape)
+    return _create_like("zeros", x, dtype, device, shape)
 
 
 def full_like(
@@ -72,10 +72,10 @@ def full_like(
     if isinstance(fill_value, Tracer):
         shape = x.shape if shape is None else shape
         return full(shape, fill_value, dtype=dtype or x.dtype, device=device)
-    return _made("full", x, dtype, device, shape, fill_value)
+    return _create_like("full", x, dtype, device, shape, fill_value)
 
 
-def _made(name: str, x: Any, dtype: Any, device: Any, shape: Any, *value: Any) -> Any:
+def _create_like(name: str, x: Any, dtype: Any, device: Any, shape: Any, *value: Any) -> Any:
     """Return the result of the library's creation function for an array like ``x``."""
     xp = library_beside(x).xp
     create: Callable[..., Any]

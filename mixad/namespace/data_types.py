@@ -9,7 +9,7 @@ from mixad.backends.arrays import is_array
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import common_type
 from mixad.namespace.elementwise import convert
-from mixad.namespace.promotion import promoted
+from mixad.namespace.promotion import promoted_type
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import C128, F64
@@ -61,5 +61,5 @@ def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
     if any(t.is_complex for t in types):
         common = common_type(library, arrays)
     else:
-        common = promoted(library, what, [Typed(t, False) for t in types])
+        common = promoted_type(library, what, [Typed(t, False) for t in types])
     return tuple(x if element_type_of(x.dtype) == common else convert(x, common) for x in arrays)

@@ -25,7 +25,7 @@ from mixad.namespace.complex_numbers import (
     is_complex,
     real,
 )
-from mixad.namespace.corners import cornered
+from mixad.namespace.corners import nan_at_zeros
 from mixad.namespace.creation import tril
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import part_along
@@ -75,11 +75,11 @@ def _lower_factor(x: Any) -> Any:
 def _of_cholesky(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """Murray, "Differentiation of the Cholesky decomposition" (2016), equation 10."""
     upper = adjoint(values[0])
-    inside = solve(upper, _copied(matmul(upper, tril(gs[0]))))
+    inside = solve(upper, _mirror_lower(matmul(upper, tril(gs[0]))))
     return 0.5 * adjoint(solve(upper, adjoint(inside)))
 
 
-def _copied(x: Any) -> Any:
+def _mirror_lower(x: Any) -> Any:
     """Return symmetric matrices with the lower triangles of ``x``; Hermitian ones if complex."""
     doubled = tril(x) + tril(x, k=-1)
     return 0.5 * (doubled + adjoint(doubled))
@@ -141,7 +141,7 @@ def _of_qr(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     _check_independent(plain(r))
     parts = [] if gr is None else [matmul(r, adjoint(gr))]
     parts += [] if gq is None else [-matmul(adjoint(gq), q)]
-    inside = matmul(q, _copied(_sum(parts)))
+    inside = matmul(q, _mirror_lower(_sum(parts)))
     inside = inside if gq is None else elementwise("add", gq, inside)
     return adjoint(solve(r, adjoint(inside)))
 
@@ -297,7 +297,7 @@ def _with_corners(s: Any, x: Any) -> Any:
     values = plain(s)
     xp = library_of(values).xp
     zeros = xp.zeros((*values.shape[:-1], 1, 1), dtype=values.dtype, device=device(values))
-    marked = cornered(
+    marked = nan_at_zeros(
         zeros, x, lambda: xp.any(nearly_zero(values), axis=-1)[..., None, None], (-2, -1)
     )
     if marked is zeros:
@@ -327,10 +327,10 @@ def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
         check_even("svd", gs_, repeated)
         parts.append(matmul(elementwise("mul", u, expand_dims(where(tiny, 0.0, gs_), axis=-2)), vh))
     if gu is not None:
-        inside = elementwise("mul", _turned(u, gu, s, repeated), expand_dims(s, axis=-2))
+        inside = elementwise("mul", _rotate_vectors(u, gu, s, repeated), expand_dims(s, axis=-2))
         parts.append(matmul(_sum([matmul(u, inside), _outside(u, gu, s)]), vh))
     if gv is not None:
-        inside = elementwise("mul", expand_dims(s, axis=-1), _turned(v, gv, s, repeated))
+        inside = elementwise("mul", expand_dims(s, axis=-1), _rotate_vectors(v, gv, s, repeated))
         parts.append(matmul(u, _sum([matmul(inside, vh), adjoint(_outside(v, gv, s))])))
     if vectors and is_complex(u):
         parts.append(matmul(elementwise("mul", u, _of_phases(u, gu, v, gv, s)), vh))
@@ -344,7 +344,7 @@ def _of_phases(u: Any, gu: Any, v: Any, gv: Any, s: Any) -> Any:
     return expand_dims(elementwise("div", _sum(parts) * 0.5j, s), axis=-2)
 
 
-def _turned(vectors: Any, g: Any, s: Any, repeated: Array) -> Any:
+def _rotate_vectors(vectors: Any, g: Any, s: Any, repeated: Array) -> Any:
     """Return the rotation of the vectors within their space, over the gaps of the squares."""
     product = matmul(adjoint(vectors), g)
     return elementwise("mul", product - adjoint(product), inverse_gaps(s * s, repeated))

@@ -17,7 +17,7 @@ from array_api_compat import device
 
 from mixad.backends.arrays import Array
 from mixad.namespace.complex_numbers import conj
-from mixad.namespace.elimination import Eliminated, eliminated
+from mixad.namespace.elimination import Eliminated, eliminate
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.node import Rule, apply_rule
 from mixad.tape.tracer import plain
@@ -27,7 +27,7 @@ __all__ = ["gradient_of_det"]
 
 def gradient_of_det(x: Any) -> Any:
     """Return the cofactors of matrices: the derivatives of their determinants, not conjugated."""
-    return apply_rule(_gradient_along(0), x, factors=eliminated(plain(x)))
+    return apply_rule(_gradient_along(0), x, factors=eliminate(plain(x)))
 
 
 @cache

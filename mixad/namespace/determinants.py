@@ -32,7 +32,7 @@ def det(x: Any) -> Any:
 
 
 def _of_determinant(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
-    return _scaled(gs[0], conj(_cofactors(x, values[0])))
+    return _scale_matrices(gs[0], conj(_cofactors(x, values[0])))
 
 
 def _cofactors(x: Any, values: Any) -> Any:
@@ -136,9 +136,9 @@ def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
         _check_regular(plain(sign))
         inverse = adjoint(inv(x))
     if gsign is None or not is_complex(sign):
-        return _scaled(glog, inverse)
+        return _scale_matrices(glog, inverse)
     turned = imag(elementwise("mul", gsign, conj(sign))) * 1j
-    return _scaled(turned if glog is None else elementwise("add", turned, glog), inverse)
+    return _scale_matrices(turned if glog is None else elementwise("add", turned, glog), inverse)
 
 
 def _inverse(xp: Any, x: Array) -> tuple[Array]:
@@ -175,5 +175,5 @@ _SLOGDET = ValuesRule(
 )
 
 
-def _scaled(factors: Any, matrices: Any) -> Any:
+def _scale_matrices(factors: Any, matrices: Any) -> Any:
     return elementwise("mul", reshape(factors, (*factors.shape, 1, 1)), matrices)

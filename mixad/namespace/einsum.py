@@ -31,14 +31,14 @@ def einsum(*operands: Any, optimize: Any = None) -> Any:
     ValueError if labels do not fit the arrays.
     """
     texts, arrays = read_operands(operands)
-    *inputs, output = _labelled(texts, [x.ndim for x in arrays])
+    *inputs, output = _operand_labels(texts, [x.ndim for x in arrays])
     lengths = _lengths(inputs, arrays)
     factors = [_diagonal(x, labels) for x, labels in zip(arrays, inputs, strict=True)]
     product, labels = factors[0]
     for at, factor in enumerate(factors[1:], start=2):
         later = {label for _, others in factors[at:] for label in others}
-        product, labels = _contracted((product, labels), factor, later | set(output))
-    product, labels = _summed(product, labels, set(output))
+        product, labels = _contract((product, labels), factor, later | set(output))
+    product, labels = _sum_unneeded(product, labels, set(output))
     whole = _spread(permute_dims(product, [labels.index(a) for a in output]), output, lengths)
     is_view = len(arrays) == 1 and set(inputs[0]) == set(output)  # of NumPy: nothing was summed
     return view_of(whole, arrays[0]) if is_view else whole
@@ -64,7 +64,7 @@ def _text(labels: Sequence[Any]) -> str:
     return "".join("..." if a is Ellipsis else _LETTERS[a] for a in labels)
 
 
-def _labelled(text: str, ndims: Sequence[int]) -> list[_Labels]:
+def _operand_labels(text: str, ndims: Sequence[int]) -> list[_Labels]:
     """Return the labels of each factor and of the result; numbers for axes of ``...``."""
     inputs, arrow, output = text.partition("->")
     terms = inputs.split(",")
@@ -78,12 +78,12 @@ def _labelled(text: str, ndims: Sequence[int]) -> list[_Labels]:
         once = sorted(a for a in set(inputs) - set(",.") if inputs.count(a) == 1)
         output = ("..." if "..." in inputs else "") + "".join(once)
     return [
-        *(_expanded(term, count, most) for term, count in zip(terms, counts, strict=True)),
-        _expanded(output, most, most),
+        *(_expand_dots(term, count, most) for term, count in zip(terms, counts, strict=True)),
+        _expand_dots(output, most, most),
     ]
 
 
-def _expanded(term: str, count: int, most: int) -> _Labels:
+def _expand_dots(term: str, count: int, most: int) -> _Labels:
     before, dots, after = term.partition("...")
     middle = map(str, range(most - count, most)) if dots else ()
     return (*before, *middle, *after)
@@ -112,19 +112,19 @@ def _diagonal(x: Any, labels: _Labels) -> tuple[Any, _Labels]:
     return gather(x, library_beside(x).xp.asarray(places.copy(), device=device(x))), once
 
 
-def _summed(x: Any, labels: _Labels, kept: set[str]) -> tuple[Any, _Labels]:
+def _sum_unneeded(x: Any, labels: _Labels, kept: set[str]) -> tuple[Any, _Labels]:
     """Return a factor summed over the labels that nobody needs."""
     gone = tuple(at for at, label in enumerate(labels) if label not in kept)
     rest = tuple(label for label in labels if label in kept)
     return (total(x, gone), rest) if gone else (x, labels)
 
 
-def _contracted(
+def _contract(
     left: tuple[Any, _Labels], right: tuple[Any, _Labels], kept: set[str]
 ) -> tuple[Any, _Labels]:
     """Return the product of two factors, summed over labels that nobody else needs."""
-    a, own = _summed(*left, kept | set(right[1]))
-    b, other = _summed(*right, kept | set(own))
+    a, own = _sum_unneeded(*left, kept | set(right[1]))
+    b, other = _sum_unneeded(*right, kept | set(own))
     lengths = _lengths([own, other], [a, b])
     both = [label for label in own if label in other]
     batch = [label for label in both if label in kept]

@@ -30,7 +30,7 @@ from mixad.namespace.complex_numbers import (
     real,
     select,
 )
-from mixad.namespace.promotion import promoted
+from mixad.namespace.promotion import promoted_type
 from mixad.scalar.build import Builder
 from mixad.scalar.dtypes import element_type_of, scalar_type_of
 from mixad.scalar.ir import Atom, Kind, Program
@@ -42,9 +42,9 @@ from mixad.tape.memory import array_as, gives_arrays
 from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, journal_of, plain
 
-__all__ = ["CallOf", "DescribedOperand", "angle", "applied", "array_beside", "as_numpy_gives",
+__all__ = ["CallOf", "DescribedOperand", "angle", "apply_elementwise", "array_beside", "as_numpy_gives",
            "clip", "convert", "converted_params", "element_type", "elementwise", "is_operand",
-           "is_strong", "operand", "rounded", "square", "weak_type", "where"]  # fmt: skip
+           "is_strong", "operand", "round_to_decimals", "square", "weak_type", "where"]  # fmt: skip
 
 
 # A described operand: its type, and whether it is a Python number.
@@ -100,10 +100,10 @@ def array_beside(value: Any, other: Any) -> Any:
 
 def elementwise(op: str, *operands: Any) -> Any:
     """Apply an op of the table to operands, promoted as their library does."""
-    return applied(op, _call, operands)
+    return apply_elementwise(op, _call, operands)
 
 
-def applied(
+def apply_elementwise(
     op: str, call_of: CallOf, operands: tuple[Any, ...], before: tuple[Any, ...] = ()
 ) -> Any:
     """Apply the function that ``call_of`` returns for promoted operands, after other arguments."""
@@ -114,8 +114,8 @@ def applied(
         operands = tuple([_without_numpy_scalar(o, library) for o in operands])
         if any(map(is_complex, operands)):
             return complex_elementwise(op, library, operands)
-        params = tuple([_described(op, o, library) for o in operands])
-        call = call_of(op, promoted(library, op, [typed for typed, _ in params]), params)
+        params = tuple([_describe(op, o, library) for o in operands])
+        call = call_of(op, promoted_type(library, op, [typed for typed, _ in params]), params)
         if None not in key[3:]:
             _CALLS[key] = call
     return apply_call(call, (*before, *operands))[0]
@@ -147,13 +147,13 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Any:
 
     Bounds of another dtype are converted to that of ``x`` where the library does so.
     """
-    min, max = (_bound(x, bound) for bound in (min, max))
+    min, max = (_convert_bound(x, bound) for bound in (min, max))
     if min is not None:
         x = elementwise("maximum", x, operand(min, x))
     return x if max is None else elementwise("minimum", x, operand(max, x))
 
 
-def _bound(x: Any, bound: Any) -> Any:
+def _convert_bound(x: Any, bound: Any) -> Any:
     """Return a bound in the dtype in which the library compares it, which need not promote."""
     dtype = getattr(bound, "dtype", x.dtype)
     if dtype == x.dtype or not (isinstance(x, Tracer) or isinstance(bound, Tracer)):
@@ -163,7 +163,7 @@ def _bound(x: Any, bound: Any) -> Any:
     return convert(bound, element_type_of(x.dtype)) if found == x.dtype else bound
 
 
-def rounded(x: Any, decimals: int = 0) -> Any:
+def round_to_decimals(x: Any, decimals: int = 0) -> Any:
     """Return the elements rounded to decimals, halves to even: NumPy and torch scale."""
     if not decimals:
         return elementwise("rint", x)
@@ -202,7 +202,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
         library = _library_beside("where", (x, y))
         x, y = _without_numpy_scalar(x, library), _without_numpy_scalar(y, library)
         return select(library, condition, x, y)
-    return applied("where", _selection, (x, y), (condition,))
+    return apply_elementwise("where", _selection, (x, y), (condition,))
 
 
 def as_numpy_gives(result: Any) -> Any:
@@ -304,7 +304,7 @@ def _without_numpy_scalar(operand: Any, library: Library) -> Any:
     return operand
 
 
-def _described(op: str, operand: Any, library: Library) -> DescribedOperand:
+def _describe(op: str, operand: Any, library: Library) -> DescribedOperand:
     if is_scalar(operand):
         return Typed(weak_type(operand), True), True
     if isinstance(operand, Tracer) and operand.weak:

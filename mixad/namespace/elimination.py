@@ -11,7 +11,7 @@ from array_api_compat import device
 
 from mixad.backends.arrays import Array, library_of
 
-__all__ = ["Eliminated", "eliminated"]
+__all__ = ["Eliminated", "eliminate"]
 
 
 class Eliminated(NamedTuple):
@@ -23,7 +23,7 @@ class Eliminated(NamedTuple):
     sign: Array
 
 
-def eliminated(x: Array) -> Eliminated:
+def eliminate(x: Array) -> Eliminated:
     """Eliminate rows and columns, those of the largest element first.
 
     Pivots divide only smaller elements, so the factors are regular also where the matrix is
@@ -34,7 +34,7 @@ def eliminated(x: Array) -> Eliminated:
     under_way, pivots = _UnderWay(one, x, one, xp.ones_like(x) != 0), []
     for _ in range(n):
         pivots.append(_largest(xp, under_way))
-        under_way = _without(xp, under_way, pivots[-1])
+        under_way = _subtract_pivot(xp, under_way, pivots[-1])
     rows = xp.stack([xp.astype(pivot.row, x.dtype) for pivot in pivots], axis=-2)
     columns = xp.stack([xp.astype(pivot.column, x.dtype) for pivot in pivots], axis=-1)
     return Eliminated(
@@ -77,7 +77,7 @@ def _largest(xp: Any, under_way: _UnderWay) -> _Pivot:
     return _Pivot(value, row, column, _row(xp, left, row), _column(xp, right, column))
 
 
-def _without(xp: Any, under_way: _UnderWay, pivot: _Pivot) -> _UnderWay:
+def _subtract_pivot(xp: Any, under_way: _UnderWay, pivot: _Pivot) -> _UnderWay:
     """Subtract multiples of the pivot's row and column from the others, which leaves zeros."""
     left, rest, right, is_open = under_way
     down, across = _column(xp, rest, pivot.column), _row(xp, rest, pivot.row)

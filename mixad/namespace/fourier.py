@@ -37,36 +37,36 @@ def fft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
     ``norm`` says which of a transform and its inverse divides by the length; both by its root for
     "ortho". Floats are taken where the library takes them.
     """
-    return _along(_FFTN, x, n, axis, norm)
+    return _transform_axis(_FFTN, x, n, axis, norm)
 
 
 def ifft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """Return the inverse of `fft`."""
-    return _along(_IFFTN, x, n, axis, norm)
+    return _transform_axis(_IFFTN, x, n, axis, norm)
 
 
 def fftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
     """Return the Fourier transform along several axes, of lengths ``s``: see `fft`."""
-    return _over(_FFTN, x, s, axes, norm)
+    return _transform_axes(_FFTN, x, s, axes, norm)
 
 
 def ifftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
     """Return the inverse of `fftn`."""
-    return _over(_IFFTN, x, s, axes, norm)
+    return _transform_axes(_IFFTN, x, s, axes, norm)
 
 
-def _along(rule: Rule, x: Any, n: int | None, axis: int, norm: Norm) -> Any:
-    return _over(rule, x, None if n is None else (n,), (axis,), norm)
+def _transform_axis(rule: Rule, x: Any, n: int | None, axis: int, norm: Norm) -> Any:
+    return _transform_axes(rule, x, None if n is None else (n,), (axis,), norm)
 
 
-def _over(rule: Rule, x: Any, s: Lengths, axes: Axes, norm: Norm) -> Any:
+def _transform_axes(rule: Rule, x: Any, s: Lengths, axes: Axes, norm: Norm) -> Any:
     places, lengths = _extent(x, s, axes)
     for axis, length in zip(places, lengths, strict=True):
-        x = _resized(x, axis, length)
-    return apply_rule(rule, x, axes=places, norm=_checked(norm))
+        x = _resize_axis(x, axis, length)
+    return apply_rule(rule, x, axes=places, norm=_check_norm(norm))
 
 
-def _back(name: str) -> Any:
+def _cotangent_transform(name: str) -> Any:
     """Return the cotangent of a transform, which is another one."""
 
     def cotangent(g: Any, x: Any, axes: Sequence[int], norm: str) -> Any:
@@ -81,7 +81,7 @@ def _transform(name: str, back: str) -> Rule:
     return Rule(
         name,
         lambda xp, x, axes, norm: getattr(xp.fft, name)(x, axes=axes, norm=norm),
-        (_back(back),),
+        (_cotangent_transform(back),),
         linear="each",
     )
 
@@ -96,25 +96,25 @@ def rfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward
     """Return the first half of the Fourier transform of real numbers: see `fft`."""
     (axis,) = normalized_axes(axis, x.ndim)
     length = x.shape[axis] if n is None else operator.index(n)
-    return apply_rule(_RFFT, _resized(x, axis, length), axis=axis, norm=_checked(norm))
+    return apply_rule(_RFFT, _resize_axis(x, axis, length), axis=axis, norm=_check_norm(norm))
 
 
 def irfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """Return the inverse of `rfft`: ``n`` real numbers, by default an even number."""
     (axis,) = normalized_axes(axis, x.ndim)
     length = 2 * (x.shape[axis] - 1) if n is None else operator.index(n)
-    half = _resized(x, axis, length // 2 + 1)
-    return apply_rule(_IRFFT, half, n=length, axis=axis, norm=_checked(norm))
+    half = _resize_axis(x, axis, length // 2 + 1)
+    return apply_rule(_IRFFT, half, n=length, axis=axis, norm=_check_norm(norm))
 
 
 def hfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """Return the real Fourier transform of numbers of which the first half is given."""
-    return irfft(conj(x), n=n, axis=axis, norm=_OPPOSITE[_checked(norm)])
+    return irfft(conj(x), n=n, axis=axis, norm=_OPPOSITE[_check_norm(norm)])
 
 
 def ihfft(x: Any, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """Return the inverse of `hfft`."""
-    return conj(rfft(x, n=n, axis=axis, norm=_OPPOSITE[_checked(norm)]))
+    return conj(rfft(x, n=n, axis=axis, norm=_OPPOSITE[_check_norm(norm)]))
 
 
 def rfftn(x: Any, *, s: Lengths = None, axes: Axes = None, norm: Norm = "backward") -> Any:
@@ -183,7 +183,7 @@ _IRFFT = Rule(
 _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-def _checked(norm: Norm) -> str:
+def _check_norm(norm: Norm) -> str:
     if norm is None:
         return "backward"
     if norm not in _OPPOSITE:
@@ -209,7 +209,7 @@ def _extent(
     return places, tuple(x.shape[a] if n == -1 else n for a, n in pairs)
 
 
-def _resized(x: Any, axis: int, length: int) -> Any:
+def _resize_axis(x: Any, axis: int, length: int) -> Any:
     """Return ``x`` cut or padded with zeros along an axis."""
     own = x.shape[axis]
     if length <= own:

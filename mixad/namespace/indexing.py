@@ -46,16 +46,18 @@ def getitem(x: Any, key: Any) -> Any:
     if any(map(is_selection, keys)):
         is_numpys = _library_with(x, keys) is NUMPY
         found = positions_selected(tuple(x.shape), keys) if is_numpys else None
-        return gather(x, selected(positions_of(x, keys), key) if found is None else found)
+        return gather(x, select_elements(positions_of(x, keys), key) if found is None else found)
     return apply_rule(_GETITEM, x, key=tuple(map(basic_key, keys)))
 
 
-def selected(array: Any, key: Any) -> Any:
+def select_elements(array: Any, key: Any) -> Any:
     """Return the elements of an array at a key; in a loop's body indices may be unknown."""
-    return computed(operator.getitem, (array, key), {})
+    return call_on_plain(operator.getitem, (array, key), {})
 
 
-def computed(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def call_on_plain(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
     """Return a function's result for plain arrays, some of which a loop may not know."""
     found = (each for arg in args for each in (arg if isinstance(arg, tuple) else (arg,)))
     unknown: Any = next((each for each in found if isinstance(each, Tracer)), None)
@@ -103,7 +105,7 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     indices = plain(without_lists(indices, x))
     library = _library_with(x, (indices,))
     given = positions_of(x, (indices,)), library.readable(indices)
-    return gather(x, computed(library.xp.take, given, {"axis": axis}))
+    return gather(x, call_on_plain(library.xp.take, given, {"axis": axis}))
 
 
 def without_lists(indices: Any, x: Any) -> Any:
@@ -123,7 +125,7 @@ def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
         shape = (*indices.shape,)
         return gather(x, library.apply_on_cpu(along, shape, positions.dtype, positions, indices))
     along = library.xp.take_along_axis
-    return gather(x, computed(along, (positions, indices), {"axis": axis}))
+    return gather(x, call_on_plain(along, (positions, indices), {"axis": axis}))
 
 
 def positions_of(x: Any, keys: Iterable[Any] = ()) -> Any:
@@ -171,9 +173,9 @@ def of_positions(*_: Any, **__: Any) -> Any:
     raise AssertionError("positions are whole numbers")
 
 
-def _taken(xp: Any, x: Any, positions: Any) -> Any:
+def _take(xp: Any, x: Any, positions: Any) -> Any:
     if library_of(positions).gathers_whole:
-        whole = partial(_taken, np)
+        whole = partial(_take, np)
         return library_of(positions).computed(whole, positions.shape, x.dtype, x, positions)
     flat = xp.take(xp.reshape(x, (-1,)), xp.reshape(positions, (-1,)), axis=0)
     return xp.reshape(flat, positions.shape)
@@ -201,7 +203,7 @@ def _add_gathered(whole: Any, g: Any, x: Any, positions: Any) -> Any:
 
 _GATHER = Rule(
     "indexing",
-    _taken,
+    _take,
     (lambda g, x, positions: scatter_add(g, tuple(x.shape), positions), of_positions),
     fresh=True,
     linear="each",
@@ -293,7 +295,7 @@ def added_at(x: Any, value: Any, positions: Any, *, subtracts: bool = False) -> 
 
 def _sum_at(xp: Any, x: Any, value: Any, positions: Any, subtracts: bool) -> Any:
     whole = xp.asarray(x, copy=True, order="C")
-    (np.subtract if subtracts else np.add).at(whole.reshape(-1), positions, value)
+    (np.subtract if subtracts else np.add).part(whole.reshape(-1), positions, value)
     return whole
 
 
@@ -314,7 +316,7 @@ def _add_block(
 
 
 _ADDED_AT = Rule(
-    "numpy.add.at",
+    "numpy.add.part",
     _sum_at,
     (lambda g, x, value, positions, subtracts: g, _of_added, of_positions),
     linear="all",
@@ -352,7 +354,7 @@ _CLEARED_AT = Rule(
 )
 
 
-def _added(xp: Any, g: Any, positions: Any, shape: tuple[int, ...]) -> Any:
+def _add_positions(xp: Any, g: Any, positions: Any, shape: tuple[int, ...]) -> Any:
     """Add in the order of the elements, in 64 bits for each part where the library can.
 
     ``add.at`` is 40 times as slow where it has to cast.
@@ -362,18 +364,18 @@ def _added(xp: Any, g: Any, positions: Any, shape: tuple[int, ...]) -> Any:
         return library.computed(partial(_added, np, shape=shape), shape, g.dtype, g, positions)
     if type.is_narrow:
         wide = xp.astype(g, library.dtype_of(type.arithmetic))
-        return xp.astype(_added(xp, wide, positions, shape), g.dtype)
+        return xp.astype(_add_positions(xp, wide, positions, shape), g.dtype)
     size, flat, at = math.prod(shape), xp.reshape(g, (-1,)), xp.reshape(positions, (-1,))
     if library.name == "torch":
         zeros = xp.zeros(size, dtype=g.dtype, device=device(g))
         return xp.reshape(zeros.index_put_((at,), flat, accumulate=True), shape)
     if library.name == "cupy":
-        return xp.reshape(_added_at(xp, size, flat, at), shape)
-    added = library.apply_on_cpu(partial(_added_at, np, size), (size,), g.dtype, flat, at)
+        return xp.reshape(_sum_at_places(xp, size, flat, at), shape)
+    added = library.apply_on_cpu(partial(_sum_at_places, np, size), (size,), g.dtype, flat, at)
     return xp.reshape(added, shape)
 
 
-def _added_at(xp: Any, size: int, weights: Any, at: Any) -> Any:
+def _sum_at_places(xp: Any, size: int, weights: Any, at: Any) -> Any:
     sums = xp.zeros(size, dtype=complex if weights.dtype.kind == "c" else float)
     xp.add.at(sums, at, weights.astype(sums.dtype, copy=False))
     return sums.astype(weights.dtype, copy=False)
@@ -392,7 +394,7 @@ def _add_at_block(
 
 _SCATTER_ADD = Rule(
     "the adjoint of indexing",
-    _added,
+    _add_positions,
     (lambda g, x, positions, shape: gather(g, positions), of_positions),
     fresh=True,
     linear="each",
@@ -464,7 +466,7 @@ def _place(g: Any, shape: tuple[int, ...], key: _Key) -> Any:
     return apply_rule(_PLACE, g, shape=shape, key=key)
 
 
-def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
+def _place_elements(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
     axes = basic_axes(key)
     if type(g) is np.ndarray:
         whole = np.zeros(shape, g.dtype)
@@ -477,12 +479,12 @@ def _placed(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
         return library_of(g).computed(partial(_placed, np, shape=shape, key=key), shape, g.dtype, g)
     whole = xp.zeros(shape, dtype=g.dtype, device=device(g))
     if not is_writeable(whole):
-        return _gathered(xp, g, shape, key)
+        return _place_by_gather(xp, g, shape, key)
     whole[axes] = xp.reshape(g, whole[axes].shape)
     return whole
 
 
-def _gathered(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
+def _place_by_gather(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
     """Return what `_placed` does, for arrays that cannot be written to: each element is a look-up.
 
     Elements outside of the key look up a zero behind the last of ``g``.
@@ -532,7 +534,7 @@ def side_by_side(xp: Any, *arrays: Any, axis: int) -> Any:
 
 _PLACE = Rule(
     "the adjoint of indexing",
-    _placed,
+    _place_elements,
     (lambda g, x, shape, key: getitem(g, key),),
     linear="each",
     shape=lambda xp, own, shape, key: shape,

@@ -98,12 +98,12 @@ def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
     return apply_values_rule(_UNSTACK, x, axis=axis)
 
 
-def _stacked(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: int) -> Any:
+def _stack_values(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: int) -> Any:
     return stack(with_zeros(gs, values), axis=axis)
 
 
 _UNSTACK = ValuesRule(
-    "unstack", lambda xp, x, axis: tuple(xp.unstack(x, axis=axis)), (_stacked,), is_total=True
+    "unstack", lambda xp, x, axis: tuple(xp.unstack(x, axis=axis)), (_stack_values,), is_total=True
 )  # fmt: skip
 
 

@@ -95,11 +95,11 @@ def _product(a: Any, b: Any, *, turns_a: bool = False, turns_b: bool = False) ->
     return apply_rule(_MATMUL, a, b, turns_a=turns_a, turns_b=turns_b)
 
 
-def _multiplied(xp: Any, a: Any, b: Any, turns_a: bool, turns_b: bool) -> Any:
-    return xp.matmul(_turned(xp, a) if turns_a else a, _turned(xp, b) if turns_b else b)
+def _multiply(xp: Any, a: Any, b: Any, turns_a: bool, turns_b: bool) -> Any:
+    return xp.matmul(_adjoint(xp, a) if turns_a else a, _adjoint(xp, b) if turns_b else b)
 
 
-def _turned(xp: Any, x: Any) -> Any:
+def _adjoint(xp: Any, x: Any) -> Any:
     turned = xp.matrix_transpose(x)
     return xp.conj(turned) if is_complex_dtype(x.dtype) else turned
 
@@ -125,7 +125,7 @@ def _of_second(g: Any, a: Any, b: Any, turns_a: bool, turns_b: bool) -> Any:
 
 
 _MATMUL = Rule(
-    "matmul", _multiplied, (_of_first, _of_second), reads=((1,), (0,)), fresh=True, linear="each"
+    "matmul", _multiply, (_of_first, _of_second), reads=((1,), (0,)), fresh=True, linear="each"
 )
 
 

@@ -53,7 +53,7 @@ def _lengths(shape: int | Sequence[int], size: int) -> tuple[int, ...]:
     return lengths
 
 
-def _reshaped(xp: Any, x: Any, shape: Sequence[int], **copy: Any) -> Any:
+def _reshape(xp: Any, x: Any, shape: Sequence[int], **copy: Any) -> Any:
     if type(x) is np.ndarray and not copy:
         return x.reshape(shape)  # what the function calls in the end
     return xp.reshape(x, shape, **copy)
@@ -61,10 +61,10 @@ def _reshaped(xp: Any, x: Any, shape: Sequence[int], **copy: Any) -> Any:
 
 _RESHAPE = Rule(
     "reshape",
-    _reshaped,
+    _reshape,
     (lambda g, x, shape, **copy: reshape(g, x.shape),),
     linear="each",
-    shape=shape_of_view(_reshaped),
+    shape=shape_of_view(_reshape),
     is_view=True,
     moves=True,
 )
@@ -78,13 +78,13 @@ def permute_dims(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     return apply_rule(_PERMUTE_DIMS, x, axes=normalized_axes(axes, x.ndim))
 
 
-def _permuted(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
+def _permute(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
     return x.transpose(axes) if type(x) is np.ndarray else xp.permute_dims(x, axes)
 
 
 _PERMUTE_DIMS = Rule(
     "permute_dims",
-    _permuted,
+    _permute,
     (lambda g, x, axes: permute_dims(g, sorted(range(len(axes)), key=axes.__getitem__)),),
     linear="each",
     shape=lambda xp, own, axes: tuple(own[a] for a in axes),
@@ -159,7 +159,7 @@ def roll(x: Any, shift: int | Sequence[int], *, axis: int | Sequence[int] | None
     return apply_rule(_ROLL, x, shift=steps[0] if len(steps) == 1 else steps, axis=axis)
 
 
-def _rolled_back(g: Any, x: Any, shift: int | tuple[int, ...], axis: Any) -> Any:
+def _roll_back(g: Any, x: Any, shift: int | tuple[int, ...], axis: Any) -> Any:
     return roll(g, tuple(-s for s in whole_numbers(shift)), axis=axis)
 
 
@@ -178,7 +178,7 @@ def _steps(own: tuple[int, ...], shift: int | tuple[int, ...], axis: Any) -> Shi
 _ROLL = Rule(
     "roll",
     lambda xp, x, shift, axis: xp.roll(x, shift, axis=axis),
-    (_rolled_back,),
+    (_roll_back,),
     fresh=True,
     linear="each",
     steps=_steps,

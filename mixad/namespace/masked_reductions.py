@@ -11,7 +11,7 @@ from typing import Any
 
 from mixad.backends.arrays import Array
 from mixad.namespace.complex_numbers import imag, is_complex, real
-from mixad.namespace.corners import cornered
+from mixad.namespace.corners import nan_at_zeros
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, square, where
 from mixad.namespace.manipulation import normalized_axes, reshape
@@ -130,9 +130,9 @@ def _std_of(
     alone = _count(selected, variance, axes, keepdims=True) == 1
     fixed = alone & (plain(variance) == 0)  # the element is its own mean, whatever it is
     found = elementwise("sqrt", where(fixed, 1.0, variance))
-    found = cornered(found, x, lambda: plain(found) == 0, axes)
+    found = nan_at_zeros(found, x, lambda: plain(found) == 0, axes)
     found = where(fixed, 0.0, found)
-    return found if keepdims else reshape(found, _kept(x, axes, keepdims=False))
+    return found if keepdims else reshape(found, _remaining_shape(x, axes, keepdims=False))
 
 
 def _extreme_of(of: Callable[..., Any], op: str, worst: float) -> Callable[..., Any]:
@@ -148,7 +148,7 @@ def _extreme_of(of: Callable[..., Any], op: str, worst: float) -> Callable[..., 
         if all(x.shape[a] for a in axes):
             found = of(_or(where, x, worst), axis, keepdims=keepdims)
         else:
-            found = _full(x, _kept(x, axes, keepdims=keepdims), worst)
+            found = _full(x, _remaining_shape(x, axes, keepdims=keepdims), worst)
         return elementwise(op, found, _start(initial, found))
 
     return evaluate
@@ -158,7 +158,7 @@ masked_max = _extreme_of(amax, "maximum", -math.inf)
 masked_min = _extreme_of(amin, "minimum", math.inf)
 
 
-def _kept(x: Any, axes: Sequence[int], *, keepdims: bool) -> tuple[int, ...]:
+def _remaining_shape(x: Any, axes: Sequence[int], *, keepdims: bool) -> tuple[int, ...]:
     """Return the remaining shape of a reduced array."""
     lengths = [1 if a in axes else n for a, n in enumerate(x.shape)]
     return tuple(n for a, n in enumerate(lengths) if keepdims or a not in axes)

@@ -22,7 +22,7 @@ from mixad.tape.memory import noted
 from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import short_traceback
 
-__all__ = ["Namespace", "exchanged", "namespace_of", "namespace_over"]
+__all__ = ["Namespace", "namespace_of", "namespace_over", "replace_tracers"]
 
 
 class Namespace:
@@ -43,11 +43,11 @@ class Namespace:
         self.__name__ = ".".join(filter(None, ("mixad", library.name, extension)))
 
     def __getattr__(self, name: str) -> Any:
-        found = self._made(name)
+        found = self._make_function(name)
         self.__dict__[name] = found
         return found
 
-    def _made(self, name: str) -> Any:
+    def _make_function(self, name: str) -> Any:
         full = self._prefix + name
         if full in FUNCTIONS:
             called, base = f"{self.__name__}.{name}", self._own(name)
@@ -82,7 +82,7 @@ class Namespace:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _imported, (self._library.xp.__name__, self._prefix.rstrip("."))
+        return _import_namespace, (self._library.xp.__name__, self._prefix.rstrip("."))
 
 
 _EXTENSIONS = frozenset(("linalg", "fft"))
@@ -170,15 +170,15 @@ def namespace_over(library: Library, version: str | None = None) -> Namespace:
         raise ValueError(
             f"version {version!r} of the array API standard is unknown: use one of {VERSIONS}"
         )
-    return _over(library)
+    return _namespace_of(library)
 
 
 @functools.cache
-def _over(library: Library) -> Namespace:
+def _namespace_of(library: Library) -> Namespace:
     return Namespace(library)
 
 
-def _imported(module: str, extension: str) -> Namespace:
+def _import_namespace(module: str, extension: str) -> Namespace:
     """Return a namespace that was pickled."""
     found = namespace_of(sys.modules.get(module) or importlib.import_module(module))
     return getattr(found, extension) if extension else found
@@ -218,12 +218,14 @@ def _function(
             return constants(base(*args, **kwargs))
         if not (has_derivative and found & _TRACED):
             given = (*args, *kwargs.values())
-            result = derived(base(*exchanged(plain, args), **exchanged(plain, kwargs)), given)
+            result = derived(
+                base(*replace_tracers(plain, args), **replace_tracers(plain, kwargs)), given
+            )
             return noted(recorded.evaluate, result, given) if recorded else result
         if recorded is None:
             raise TracerError(missing(f"{called}()"))
         if found & _CONSTANT:
-            args, kwargs = exchanged(unwrapped, args), exchanged(unwrapped, kwargs)
+            args, kwargs = replace_tracers(unwrapped, args), replace_tracers(unwrapped, kwargs)
         traced = first_traced((*args, *kwargs.values()))
         strand = None if traced is None else traced.strand
         if strand is None:
@@ -251,13 +253,13 @@ def _tracers(values: Iterable[Any]) -> int:
     return found
 
 
-def exchanged(change: Callable[[Any], Any], values: Any) -> Any:
+def replace_tracers(change: Callable[[Any], Any], values: Any) -> Any:
     """Return values, and lists of them, with tracers replaced."""
     if isinstance(values, dict):
-        return {name: exchanged(change, value) for name, value in values.items()}
+        return {name: replace_tracers(change, value) for name, value in values.items()}
     if isinstance(values, (list, tuple)):
         if not _tracers(values):
             return values
-        items = [exchanged(change, v) for v in values]
+        items = [replace_tracers(change, v) for v in values]
         return type(values)(*items) if hasattr(values, "_fields") else type(values)(items)
     return change(values)

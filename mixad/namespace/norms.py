@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mixad.errors import TracerError
-from mixad.namespace.corners import cornered
+from mixad.namespace.corners import nan_at_zeros
 from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import svdvals
 from mixad.namespace.elementwise import convert, elementwise, where
@@ -42,7 +42,7 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: float
     axes = normalized_axes(axis, x.ndim)
     found = apply_values_rule(_EUCLIDEAN, x, axis=axes)[0] if ord == 2 else _norm(x, axes, ord)
     if ord not in _OF_MAGNITUDES:
-        found = cornered(found, x, lambda: plain(found) == 0, axes)
+        found = nan_at_zeros(found, x, lambda: plain(found) == 0, axes)
     kept = [n for i, n in enumerate(x.shape) if i not in axes]
     return found if keepdims else reshape(found, kept)
 

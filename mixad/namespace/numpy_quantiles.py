@@ -62,11 +62,11 @@ def _quantile(
     last = ordered.shape[0] - 1
     places = np.asarray(_PLACES[method](np, last * shares))
     below = np.floor(places).astype(np.intp)
-    found = _at(ordered, below)
+    found = _elements_at(ordered, below)
     if _is_between(shares, method):
         part = np.asarray(places - below, dtype=places.dtype)
-        above = _at(ordered, np.minimum(below + 1, last))
-        found = _between(found, above, float(part) if is_weak else _beside(ordered, part))
+        above = _elements_at(ordered, np.minimum(below + 1, last))
+        found = _interpolate(found, above, float(part) if is_weak else _array_beside(ordered, part))
     found = _or_nan(x, axes, found)
     return _with_axes(found, x, axes, shares.shape, keepdims=keepdims)
 
@@ -123,20 +123,20 @@ def _in_order(x: Any, axis: Axis) -> tuple[Any, tuple[int, ...]]:
     return sort(reshape(first, (count, *(x.shape[a] for a in rest))), axis=0), axes
 
 
-def _at(ordered: Any, places: Any) -> Any:
+def _elements_at(ordered: Any, places: Any) -> Any:
     if not places.ndim:
         return getitem(ordered, int(places))
     at = library_beside(ordered).xp.asarray(places.reshape(-1), device=device(ordered))
     return reshape(take(ordered, at, axis=0), (*places.shape, *ordered.shape[1:]))
 
 
-def _beside(ordered: Any, part: Any) -> Array:
+def _array_beside(ordered: Any, part: Any) -> Array:
     """Return numbers for each quantile as an array that broadcasts to quantiles of columns."""
     shape = (*part.shape, *[1] * (ordered.ndim - 1))
     return library_beside(ordered).xp.asarray(part.reshape(shape), device=device(ordered))
 
 
-def _between(x: Any, y: Any, part: Any) -> Any:
+def _interpolate(x: Any, y: Any, part: Any) -> Any:
     """Interpolate from ``x`` to ``y``, starting at the nearer one."""
     step = elementwise("sub", y, x)
     low = elementwise("add", x, elementwise("mul", step, part))
@@ -192,7 +192,7 @@ def _nanquantile(
     _check(x, shares, method)
     ordered, counts, axes = _numbers_in_order(x, axis)
     xp, dtype = library_beside(x).xp, np.float64 if is_weak else shares.dtype
-    among = _beside(ordered, np.asarray(shares, dtype=dtype))
+    among = _array_beside(ordered, np.asarray(shares, dtype=dtype))
     last = _at_least_one(counts) - 1
     places = _PLACES[method](xp, among * xp.astype(last, among.dtype))
     below = xp.floor(places)
@@ -201,7 +201,7 @@ def _nanquantile(
         above = xp.where(below < xp.astype(last, below.dtype), below + 1, below)
         part = places - below
         part = xp.astype(part, ordered.dtype) if is_weak else part
-        found = _between(found, _of_columns(ordered, xp.astype(above, counts.dtype)), part)
+        found = _interpolate(found, _of_columns(ordered, xp.astype(above, counts.dtype)), part)
     found = where(counts == 0, math.nan, found)
     return _with_axes(found, x, axes, shares.shape, keepdims=keepdims)
 

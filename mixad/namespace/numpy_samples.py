@@ -16,7 +16,7 @@ from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.data_types import astype, in_doubles, of_one_type
 from mixad.namespace.elementwise import array_beside, elementwise, where
-from mixad.namespace.indexing import computed, getitem, part_along
+from mixad.namespace.indexing import call_on_plain, getitem, part_along
 from mixad.namespace.joining import concat, unstack
 from mixad.namespace.manipulation import flip, normalized_axes, reshape
 from mixad.namespace.spelling import SpelledFunction, function_of
@@ -38,7 +38,7 @@ def _sum(*terms: tuple[Any, Any]) -> Any:
     return found
 
 
-def _along(x: Any, values: Any, axis: int) -> Any:
+def _vector_along(x: Any, values: Any, axis: int) -> Any:
     """Return a vector along an axis of ``x``."""
     (axis,) = normalized_axes(axis, x.ndim)
     return reshape(values, [-1 if a == axis else 1 for a in range(x.ndim)])
@@ -81,20 +81,20 @@ def _slope(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
             f"gradient() along an axis of length {x.shape[axis]} with coordinates of shape "
             f"{tuple(spacing.shape)}: pass one for each value"
         )
-    return _uneven_slope(x, axis, _along(x, diff(spacing), axis), edge_order)
+    return _uneven_slope(x, axis, _vector_along(x, diff(spacing), axis), edge_order)
 
 
 def _even_slope(x: Any, axis: int, edge_order: int) -> Any:
-    def at(start: int | None, stop: int | None) -> Any:
+    def part(start: int | None, stop: int | None) -> Any:
         return part_along(x, axis, start, stop)
 
-    middle = elementwise("mul", elementwise("sub", at(2, None), at(None, -2)), 0.5)
+    middle = elementwise("mul", elementwise("sub", part(2, None), part(None, -2)), 0.5)
     if edge_order == 1:
-        first = elementwise("sub", at(1, 2), at(0, 1))
-        last = elementwise("sub", at(-1, None), at(-2, -1))
+        first = elementwise("sub", part(1, 2), part(0, 1))
+        last = elementwise("sub", part(-1, None), part(-2, -1))
     else:
-        first = _sum((at(0, 1), -1.5), (at(1, 2), 2.0), (at(2, 3), -0.5))
-        last = _sum((at(-3, -2), 0.5), (at(-2, -1), -2.0), (at(-1, None), 1.5))
+        first = _sum((part(0, 1), -1.5), (part(1, 2), 2.0), (part(2, 3), -0.5))
+        last = _sum((part(-3, -2), 0.5), (part(-2, -1), -2.0), (part(-1, None), 1.5))
     return concat([first, middle, last], axis=axis)
 
 
@@ -105,18 +105,18 @@ def _uneven_slope(x: Any, axis: int, steps: Any, edge_order: int) -> Any:
         elementwise("sub", part_along(x, axis, 1, None), part_along(x, axis, None, -1)), steps,
     )  # fmt: skip
 
-    def at(of: Any, start: int | None, stop: int | None) -> Any:
+    def part(of: Any, start: int | None, stop: int | None) -> Any:
         return part_along(of, axis, start, stop)
 
-    before, after = at(steps, None, -1), at(steps, 1, None)
+    before, after = part(steps, None, -1), part(steps, 1, None)
     both = elementwise("add", before, after)
-    left, right = at(slopes, None, -1), at(slopes, 1, None)
+    left, right = part(slopes, None, -1), part(slopes, 1, None)
     middle = elementwise("div", _sum((left, after), (right, before)), both)
-    first, last = at(slopes, 0, 1), at(slopes, -1, None)
+    first, last = part(slopes, 0, 1), part(slopes, -1, None)
     if edge_order == 2:
         bend = elementwise("div", elementwise("sub", right, left), both)
-        first = elementwise("sub", first, elementwise("mul", at(bend, 0, 1), at(steps, 0, 1)))
-        last = _sum((last, 1.0), (at(bend, -1, None), at(steps, -1, None)))
+        first = elementwise("sub", first, elementwise("mul", part(bend, 0, 1), part(steps, 0, 1)))
+        last = _sum((last, 1.0), (part(bend, -1, None), part(steps, -1, None)))
     return concat([first, middle, last], axis=axis)
 
 
@@ -125,7 +125,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     if x is not None:
         y, x = arrays_of(y, x)
         # An axis is counted in each array: x may have more of them, or fewer.
-        dx = _along(y, diff(x), axis) if x.ndim == 1 else diff(x, axis=axis)
+        dx = _vector_along(y, diff(x), axis) if x.ndim == 1 else diff(x, axis=axis)
     sums = elementwise("add", part_along(y, axis, 1, None), part_along(y, axis, None, -1))
     return total(elementwise("div", elementwise("mul", dx, sums), 2.0), axis)
 
@@ -153,7 +153,7 @@ def interp(
     if period is not None:
         x, points, values = _one_period(x, points, values, period)
         left = right = None
-    found = _between(x, points, values)
+    found = _line_at(x, points, values)
     first, last = (getitem(points, (slice(n, n + 1 or None),)) for n in (0, -1))
     low, high = (getitem(values, (slice(n, n + 1 or None),)) for n in (0, -1))
     found = where(plain(x) == plain(last), high, found)
@@ -176,12 +176,12 @@ def _one_period(x: Any, points: Any, values: Any, period: Any) -> tuple[Any, Any
     return x, concat([before, points, after]), concat([ends[0], values, ends[1]])
 
 
-def _between(x: Any, points: Any, values: Any) -> Any:
+def _line_at(x: Any, points: Any, values: Any) -> Any:
     """Return the line through the two points around ``x``, or the nearest two, at ``x``."""
     xp = library_beside(x).xp
     known = plain(points), plain(x)
     given = [each if isinstance(each, Tracer) else xp.asarray(each) for each in known]
-    at = computed(xp.searchsorted, given, {"side": "right"}) - 1
+    at = call_on_plain(xp.searchsorted, given, {"side": "right"}) - 1
     at = xp.clip(at, 0, max(points.shape[0] - 2, 0))
     above = xp.clip(at + 1, 0, points.shape[0] - 1)
     start, base = getitem(points, at), getitem(values, at)
@@ -260,7 +260,7 @@ def _part(full: Any, x: Any, y: Any, mode: str, rounding: int) -> Any:
     return getitem(full, slice(start, start + count))
 
 
-def _convolved(xp: Any, x: Array, y: Array) -> Array:
+def _convolve(xp: Any, x: Array, y: Array) -> Array:
     library, shape = library_of(x), (x.shape[0] + y.shape[0] - 1,)
     if library.name == "cupy":
         return xp.convolve(x, y)
@@ -276,7 +276,7 @@ def _of_factor(g: Any, other: Any, count: int) -> Any:
 
 _CONVOLVE = Rule(
     "convolve",
-    _convolved,
+    _convolve,
     (
         lambda g, x, y: _of_factor(g, y, x.shape[0]),
         lambda g, x, y: _of_factor(g, x, y.shape[0]),

@@ -71,14 +71,14 @@ def average(
         scale: Any = library_beside(x).xp.full_like(plain(found), count)[()]
     else:
         x, weights = arrays_of(x, weights)
-        found, scale = _weighted(x, axis, weights, keepdims=keepdims)
+        found, scale = _weighted_mean(x, axis, weights, keepdims=keepdims)
     return (found, scale) if returned else found
 
 
-def _weighted(x: Any, axis: Axis, weights: Any, *, keepdims: bool) -> tuple[Any, Any]:
+def _weighted_mean(x: Any, axis: Axis, weights: Any, *, keepdims: bool) -> tuple[Any, Any]:
     if not element_type_of(x.dtype).is_inexact:
         x = in_doubles(x)
-    x, weights = of_one_type("average", (x, _along(x, axis, weights)))
+    x, weights = of_one_type("average", (x, _weights_along(x, axis, weights)))
     scale = total(weights, axis, keepdims=keepdims)
     library = library_beside(x)
     if not library.is_lazy and bool(library.xp.any(plain(scale) == 0)):
@@ -88,7 +88,7 @@ def _weighted(x: Any, axis: Axis, weights: Any, *, keepdims: bool) -> tuple[Any,
     return found, unshared(broadcast_to(scale, tuple(found.shape)))
 
 
-def _along(x: Any, axis: Axis, weights: Any) -> Any:
+def _weights_along(x: Any, axis: Axis, weights: Any) -> Any:
     """Return weights of the elements, or of their places along axes, so that they broadcast."""
     shape = tuple(weights.shape)
     if shape == tuple(x.shape):

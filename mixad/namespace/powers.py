@@ -13,7 +13,7 @@ from mixad.backends.arrays import NUMPY, Library, is_number, is_scalar
 from mixad.namespace.elementwise import (
     CallOf,
     DescribedOperand,
-    applied,
+    apply_elementwise,
     converted_params,
     element_type,
     elementwise,
@@ -43,10 +43,10 @@ def power(x: Any, y: Any, by_operator: bool = False) -> Any:
         return elementwise("pow", x, y)
     halves = _halves(_OperandKind.of(x), _OperandKind.of(y), by_operator)
     if is_scalar(y) and y in halves:
-        return applied("pow", _root(y), (x, y))
+        return apply_elementwise("pow", _root(y), (x, y))
     if is_scalar(y) or not halves:
         return elementwise("pow", x, y)
-    return applied("pow", _power_by_roots(halves), (x, y))
+    return apply_elementwise("pow", _power_by_roots(halves), (x, y))
 
 
 class _OperandKind(NamedTuple):

@@ -9,10 +9,10 @@ from mixad.errors import KernelTypeError
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import ScalarType
 
-__all__ = ["promoted"]
+__all__ = ["promoted_type"]
 
 
-def promoted(library: Library, what: str, operands: Sequence[Typed]) -> ScalarType:
+def promoted_type(library: Library, what: str, operands: Sequence[Typed]) -> ScalarType:
     """Return the type in which an operation on values of these types is computed.
 
     KernelTypeError if the library does not mix these types.

@@ -76,7 +76,7 @@ def check_even(what: str, g: Any, repeated: Array) -> None:
     uneven = xp.abs(g[..., None, :] - g[..., :, None])
     most = _largest(g)[..., None, None] * float(xp.finfo(g.dtype).eps) ** 0.5
     if bool(xp.any(repeated & (uneven > most))):
-        raise TracerError(_of_repeated(what, "one of several equal values"))
+        raise TracerError(_repeated_message(what, "one of several equal values"))
 
 
 def check_unread(what: str, gs: tuple[Any, ...], repeated: Array) -> None:
@@ -86,7 +86,7 @@ def check_unread(what: str, gs: tuple[Any, ...], repeated: Array) -> None:
         _check_constant(what, g, repeated)
         xp = library_of(plain(g)).xp
         if bool(xp.any(several & xp.any(plain(g) != 0, axis=-2))):
-            raise TracerError(_of_repeated(what, "vectors of equal values"))
+            raise TracerError(_repeated_message(what, "vectors of equal values"))
 
 
 def _check_constant(what: str, g: Any, repeated: Array) -> None:
@@ -96,7 +96,7 @@ def _check_constant(what: str, g: Any, repeated: Array) -> None:
     """
     xp = library_of(repeated).xp
     if isinstance(g, Tracer) and bool(xp.any(_count(repeated, axis=-1) > 1)):
-        raise TracerError(_of_repeated(what, "tangents and second derivatives"))
+        raise TracerError(_repeated_message(what, "tangents and second derivatives"))
 
 
 def _count(pairs: Array, axis: int) -> Array:
@@ -138,7 +138,7 @@ def check_regular(shape: tuple[int, ...], tiny: Array, has_phases: bool) -> None
         )
 
 
-def _of_repeated(what: str, which: str) -> str:
+def _repeated_message(what: str, which: str) -> str:
     return (
         f"{what}() of a matrix with repeated values: {which} have no derivative, for they are not "
         "unique; differentiate a function that treats equal values alike, such as their sum"

@@ -131,13 +131,13 @@ def _names(frame: FrameType) -> Iterator[str]:
         public = _public_module(module)
         owner, *rest = name.partition(".<locals>")[0].split(".")
         shown = [each for each in rest if not each.startswith("_")]
-        for path in (*_exported(values, owner), f"{public}.{owner}"):
+        for path in (*_exported_objects(values, owner), f"{public}.{owner}"):
             home, _, own = path.rpartition(".")
             if _is_converting(home) and hasattr(sys.modules.get(home), own):
                 yield ".".join((path, *shown))
 
 
-def _exported(values: Iterable[Any], owner: str) -> Iterator[str]:
+def _exported_objects(values: Iterable[Any], owner: str) -> Iterator[str]:
     """Yield the names of modules' objects of a class, such as `scipy.stats.norm`.
 
     A frozen distribution, made by a call of such an object, has another class and refers to an

@@ -39,7 +39,7 @@ class Derivatives:
     partials: tuple[str | None, ...]  # expressions of these and of the value out; None: refused
 
 
-def _known(parameters: str, *partials: str | None) -> Derivatives:
+def _derivatives(parameters: str, *partials: str | None) -> Derivatives:
     return Derivatives(tuple(parameters.split()), partials)
 
 
@@ -62,21 +62,21 @@ _FISHER = (
 def _distribution(parameters: str, density: str, *, sign: str = "") -> Derivatives:
     """Return a distribution function's derivatives, or its complement's, in its last parameter."""
     *others, x = parameters.split()
-    return _known(parameters, *[None] * len(others), sign + density.format(x=x))
+    return _derivatives(parameters, *[None] * len(others), sign + density.format(x=x))
 
 
 def _quantile(parameters: str, density: str, *, sign: str = "") -> Derivatives:
     """Return the derivatives of a distribution function's inverse, in its last parameter."""
     nothing = [None] * (len(parameters.split()) - 1)
-    return _known(parameters, *nothing, f"{sign}1 / ({density.format(x='out')})")
+    return _derivatives(parameters, *nothing, f"{sign}1 / ({density.format(x='out')})")
 
 
 DERIVATIVES: Mapping[str, Derivatives] = {
     "betainc": _distribution("a b x", _BETA),
     "betaincc": _distribution("a b x", _BETA, sign="-"),
     "betaincinv": _quantile("a b y", _BETA),
-    "boxcox": _known("x lmbda", "pow(x, lmbda - 1)", None),
-    "boxcox1p": _known("x lmbda", "pow(1 + x, lmbda - 1)", None),
+    "boxcox": _derivatives("x lmbda", "pow(x, lmbda - 1)", None),
+    "boxcox1p": _derivatives("x lmbda", "pow(1 + x, lmbda - 1)", None),
     "chdtr": _distribution("v x", _CHI2),
     "chdtrc": _distribution("v x", _CHI2, sign="-"),
     "chdtri": _quantile("v p", _CHI2, sign="-"),
@@ -85,37 +85,37 @@ DERIVATIVES: Mapping[str, Derivatives] = {
     "fdtri": _quantile("dfn dfd p", _FISHER),
     "gammaincinv": _quantile("a y", _GAMMA),
     "gammainccinv": _quantile("a y", _GAMMA, sign="-"),
-    "gammasgn": _known("x", "0 * x"),
-    "hyp0f1": _known("v z", None, "hyp0f1(v + 1, z) / v"),
-    "hyp1f1": _known("a b x", None, None, "a / b * hyp1f1(a + 1, b + 1, x)"),
-    "hyp2f1": _known("a b c z", None, None, None, "a * b / c * hyp2f1(a + 1, b + 1, c + 1, z)"),
-    "inv_boxcox": _known("y lmbda", "pow(out, 1 - lmbda)", None),
-    "inv_boxcox1p": _known("y lmbda", "pow(1 + out, 1 - lmbda)", None),
-    "iv": _known("v z", None, "0.5 * (iv(v - 1, z) + iv(v + 1, z))"),
-    "ive": _known("v z", None, "0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out"),
-    "jv": _known("v z", None, "0.5 * (jv(v - 1, z) - jv(v + 1, z))"),
-    "k0": _known("x", "-k1(x)"),
-    "k1": _known("x", "-0.5 * (k0(x) + kv(2, x))"),
-    "kv": _known("v z", None, "-0.5 * (kv(v - 1, z) + kv(v + 1, z))"),
-    "kve": _known("v z", None, "out - 0.5 * (kve(v - 1, z) + kve(v + 1, z))"),
-    "log_ndtr": _known("x", f"exp(-0.5 * x * x - out) / {_ROOT_TWO_PI}"),
-    "loggamma": _known("z", "digamma(z)"),
-    "radian": _known("d m s", f"{_DEGREE}", f"{_DEGREE / 60}", f"{_DEGREE / 3600}"),
-    "rgamma": _known("z", "-digamma(z) * out"),
+    "gammasgn": _derivatives("x", "0 * x"),
+    "hyp0f1": _derivatives("v z", None, "hyp0f1(v + 1, z) / v"),
+    "hyp1f1": _derivatives("a b x", None, None, "a / b * hyp1f1(a + 1, b + 1, x)"),
+    "hyp2f1": _derivatives("a b c z", None, None, None, "a * b / c * hyp2f1(a + 1, b + 1, c + 1, z)"),
+    "inv_boxcox": _derivatives("y lmbda", "pow(out, 1 - lmbda)", None),
+    "inv_boxcox1p": _derivatives("y lmbda", "pow(1 + out, 1 - lmbda)", None),
+    "iv": _derivatives("v z", None, "0.5 * (iv(v - 1, z) + iv(v + 1, z))"),
+    "ive": _derivatives("v z", None, "0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out"),
+    "jv": _derivatives("v z", None, "0.5 * (jv(v - 1, z) - jv(v + 1, z))"),
+    "k0": _derivatives("x", "-k1(x)"),
+    "k1": _derivatives("x", "-0.5 * (k0(x) + kv(2, x))"),
+    "kv": _derivatives("v z", None, "-0.5 * (kv(v - 1, z) + kv(v + 1, z))"),
+    "kve": _derivatives("v z", None, "out - 0.5 * (kve(v - 1, z) + kve(v + 1, z))"),
+    "log_ndtr": _derivatives("x", f"exp(-0.5 * x * x - out) / {_ROOT_TWO_PI}"),
+    "loggamma": _derivatives("z", "digamma(z)"),
+    "radian": _derivatives("d m s", f"{_DEGREE}", f"{_DEGREE / 60}", f"{_DEGREE / 3600}"),
+    "rgamma": _derivatives("z", "-digamma(z) * out"),
     "stdtr": _distribution("df t", _STUDENT),
     "stdtrit": _quantile("df p", _STUDENT),
-    "yv": _known("v z", None, "0.5 * (yv(v - 1, z) - yv(v + 1, z))"),
-    "yn": _known("n x", None, "0.5 * (yv(n - 1, x) - yv(n + 1, x))"),
+    "yv": _derivatives("v z", None, "0.5 * (yv(v - 1, z) - yv(v + 1, z))"),
+    "yn": _derivatives("n x", None, "0.5 * (yv(n - 1, x) - yv(n + 1, x))"),
 }  # fmt: skip
 """By SciPy's names, from https://dlmf.nist.gov: 8.17, 8.8, 10.6, 10.29, 13.3, 15.5."""
 
 
-def _called(name: str, arguments: list[Any]) -> Any:
+def _call_op(name: str, arguments: list[Any]) -> Any:
     """Return an op, or a function of either kind, of arguments with an array among them."""
     if name in SPECIAL:
         return SPECIAL[name].evaluate(*arguments)
     if name in DERIVATIVES:
-        return _computed(name, *arguments)
+        return _compute(name, *arguments)
     return elementwise(BY_NAME[name].name, *arguments)
 
 
@@ -126,7 +126,7 @@ def _value(node: Number | Name | Call, names: Mapping[str, Any]) -> Any:
             return node.value
         case Name():
             return names[node.name]
-    return _called(node.function, [_value(a, names) for a in node.args])
+    return _call_op(node.function, [_value(a, names) for a in node.args])
 
 
 @cache
@@ -138,14 +138,14 @@ def _rule(name: str) -> ValuesRule:
         return (np.asarray(getattr(importlib.import_module("scipy.special"), name)(*arrays)),)
 
     def cotangent(index: int) -> Callable[..., Any]:
-        def pulled(gs: Any, values: Any, *arguments: Any) -> Any:
+        def pull(gs: Any, values: Any, *arguments: Any) -> Any:
             partial = known.partials[index]
             if partial is None:
-                raise TracerError(_refused(name, known.parameters[index]))
+                raise TracerError(_refusal(name, known.parameters[index]))
             names = dict(zip((*known.parameters, "out"), (*arguments, *values), strict=True))
             return elementwise("mul", gs[0], _value(expression(partial).root, names))
 
-        return pulled
+        return pull
 
     count = len(known.parameters)
     return ValuesRule(
@@ -153,7 +153,7 @@ def _rule(name: str) -> ValuesRule:
     )
 
 
-def _refused(name: str, parameter: str) -> str:
+def _refusal(name: str, parameter: str) -> str:
     return (
         f"the derivative of scipy.special.{name}() with respect to {parameter!r} is not available: "
         f"give the function one with mixad.custom_vjp, or say mixad.stop_gradient({parameter}) if "
@@ -161,7 +161,7 @@ def _refused(name: str, parameter: str) -> str:
     )
 
 
-def _computed(name: str, *operands: Any) -> Any:
+def _compute(name: str, *operands: Any) -> Any:
     """Return SciPy's result, recorded if an operand is traced: then a NumPy array."""
     arrays = [o if isinstance(o, Tracer) else np.asarray(o) for o in operands]
     for array in arrays:
@@ -178,7 +178,7 @@ def _computed(name: str, *operands: Any) -> Any:
 
 def _function(name: str) -> SpelledFunction:
     def evaluate(*operands: Any) -> Any:
-        return _computed(name, *operands)
+        return _compute(name, *operands)
 
     evaluate.__name__ = evaluate.__qualname__ = name
     evaluate.__doc__ = f"As scipy.special.{name}, with derivatives."

@@ -42,7 +42,7 @@ class UniqueInverse(NamedTuple):
 def unique_all(x: Any) -> UniqueAll:
     """Return each value once, with its first place, the elements' numbers and counts."""
     values, indices, inverse, counts = library_of(plain(x)).xp.unique_all(plain(x))
-    return UniqueAll(_traced(x, values, inverse), indices, inverse, counts)
+    return UniqueAll(_record_unique(x, values, inverse), indices, inverse, counts)
 
 
 def unique_counts(x: Any) -> UniqueCounts:
@@ -56,7 +56,7 @@ def unique_counts(x: Any) -> UniqueCounts:
 def unique_inverse(x: Any) -> UniqueInverse:
     """Return each value once, with the number of the value of each element."""
     values, inverse = library_of(plain(x)).xp.unique_inverse(plain(x))
-    return UniqueInverse(_traced(x, values, inverse), inverse)
+    return UniqueInverse(_record_unique(x, values, inverse), inverse)
 
 
 def unique_values(x: Any) -> Any:
@@ -64,18 +64,20 @@ def unique_values(x: Any) -> Any:
     return unique_inverse(x).values
 
 
-def _traced(x: Any, values: Array, inverse: Array) -> Any:
+def _record_unique(x: Any, values: Array, inverse: Array) -> Any:
     return apply_rule(_UNIQUE, x, values=values, inverse=inverse)
 
 
-def _shared(g: Any, x: Any, values: Array, inverse: Array) -> Any:
+def _share_cotangent(g: Any, x: Any, values: Array, inverse: Array) -> Any:
     type = element_type_of(values.dtype)
     if type.is_narrow:  # 16 bits do not count many equal elements
         wide = type.arithmetic
-        return convert(_shared(convert(g, wide), x, convert(values, wide), inverse), type)
+        return convert(_share_cotangent(convert(g, wide), x, convert(values, wide), inverse), type)
     xp = library_of(values).xp
     ones = xp.ones(inverse.shape, dtype=values.dtype, device=device(values))
     return gather(g / scatter_add(ones, tuple(values.shape), inverse), inverse)
 
 
-_UNIQUE = Rule("unique_values", lambda xp, x, values, inverse: values, (_shared,), fresh=True)
+_UNIQUE = Rule(
+    "unique_values", lambda xp, x, values, inverse: values, (_share_cotangent,), fresh=True
+)

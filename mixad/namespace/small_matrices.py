@@ -93,7 +93,7 @@ def _flat(rows: Sequence[Sequence[Atom]]) -> list[Atom]:
     return [atom for row in rows for atom in row]
 
 
-def _eliminated(b: Builder, rows: _Rows) -> Atom:
+def _eliminate(b: Builder, rows: _Rows) -> Atom:
     """Make the first columns upper triangular, in place; return whether rows were swapped oddly.
 
     As in LAPACK the first of the largest elements is the pivot, and nan is none.
@@ -116,7 +116,7 @@ def _eliminated(b: Builder, rows: _Rows) -> Atom:
     return is_odd
 
 
-def _substituted(b: Builder, rows: _Rows) -> _Rows:
+def _back_substitute(b: Builder, rows: _Rows) -> _Rows:
     """Return what upper triangular matrices times it are the columns beside them."""
     count, found = len(rows), list[list[Atom]]()
     for k in range(count - 1, -1, -1):
@@ -143,8 +143,8 @@ def _inverse(n: int, type: ScalarType) -> CoreKernel:
     fails = b.param("fails", BOOL)
     for i, row in enumerate(rows):
         row += [b.const(float(i == j), type) for j in range(n)]
-    _eliminated(b, rows)
-    results = _flat(_substituted(b, rows))
+    _eliminate(b, rows)
+    results = _flat(_back_substitute(b, rows))
     program = b.finish([*results, b.op("or", fails, _is_singular(b, rows))])
     return CoreKernel(program, ((n, n),), ((n, n),))
 
@@ -155,8 +155,8 @@ def _solution(n: int, type: ScalarType, columns: int) -> CoreKernel:
     left, right = _matrix(b, "a", (n, n), type), _matrix(b, "b", (n, columns), type)
     fails = b.param("fails", BOOL)
     rows = [[*one, *other] for one, other in zip(left, right, strict=True)]
-    _eliminated(b, rows)
-    results = _flat(_substituted(b, rows))
+    _eliminate(b, rows)
+    results = _flat(_back_substitute(b, rows))
     program = b.finish([*results, b.op("or", fails, _is_singular(b, rows))])
     return CoreKernel(program, ((n, n), (n, columns)), ((n, columns),))
 
@@ -188,7 +188,7 @@ def _log_determinant(n: int, type: ScalarType) -> CoreKernel:
 def _product_of_pivots(b: Builder, rows: _Rows) -> tuple[Atom, Atom, Atom]:
     """Eliminate; return the sign of the determinant, the product of the magnitudes of pivots, and
     whether that has all its digits."""
-    type, is_odd = rows[0][0].type, _eliminated(b, rows)
+    type, is_odd = rows[0][0].type, _eliminate(b, rows)
     zero, one = b.const(0.0, type), b.const(1.0, type)
     product: Atom = one
     for k, row in enumerate(rows):

@@ -39,7 +39,7 @@ def of_inverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     return -matmul(turned, matmul(gs[0], turned))
 
 
-def _inverted(xp: Any, x: Any) -> tuple[Any]:
+def _invert(xp: Any, x: Any) -> tuple[Any]:
     return (xp.linalg.inv(x),)
 
 
@@ -48,7 +48,7 @@ def singular() -> np.linalg.LinAlgError:
     return np.linalg.LinAlgError("Singular matrix")
 
 
-_INV = ValuesRule("inv", OverCores(inverse, _inverted, singular), (of_inverse,))
+_INV = ValuesRule("inv", OverCores(inverse, _invert, singular), (of_inverse,))
 
 
 def solve(a: Any, b: Any) -> Any:
@@ -71,7 +71,7 @@ def _of_right_side(gs: tuple[Any, ...], values: tuple[Any, ...], a: Any, b: Any)
     return sum_to(solve(adjoint(a), gs[0]), tuple(b.shape))
 
 
-def _solved(xp: Any, a: Any, b: Any) -> tuple[Any]:
+def _solve(xp: Any, a: Any, b: Any) -> tuple[Any]:
     if a.shape[:-2] != b.shape[:-2] and own_library(a).name == "cupy":  # it broadcasts nothing
         leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         a, b = (xp.broadcast_to(m, (*leading, *m.shape[-2:])) for m in (a, b))
@@ -79,7 +79,7 @@ def _solved(xp: Any, a: Any, b: Any) -> tuple[Any]:
 
 
 _SOLVE = ValuesRule(
-    "solve", OverCores(solution, _solved, singular), (_of_matrix, _of_right_side), reads=(0,)
+    "solve", OverCores(solution, _solve, singular), (_of_matrix, _of_right_side), reads=(0,)
 )
 
 

@@ -33,7 +33,7 @@ def _specialiser(function: _Scalar) -> Specialiser:
 
 def _broadcast(function: _Scalar, operands: tuple[Any, ...]) -> Any:
     """Return a function of scalars, applied to arrays."""
-    operands = tuple(o if is_operand(o) else _beside(o, operands) for o in operands)
+    operands = tuple(o if is_operand(o) else _array_beside(o, operands) for o in operands)
     op = getattr(function, "__mixad_op__", None)
     if op is not None:
         return elementwise(op, *operands)
@@ -43,7 +43,7 @@ def _broadcast(function: _Scalar, operands: tuple[Any, ...]) -> Any:
     return apply_call(call.found.call, values)[0]
 
 
-def _beside(value: Any, operands: tuple[Any, ...]) -> Any:
+def _array_beside(value: Any, operands: tuple[Any, ...]) -> Any:
     """Return a value that is no operand as an array beside the traced operand."""
     return operand(value, next((o for o in operands if isinstance(o, Tracer)), None))
 

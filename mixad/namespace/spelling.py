@@ -14,13 +14,13 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.arrays import is_array
 from mixad.errors import MixadError, NoRuleError, TracerError
-from mixad.namespace.array_likes import first_traced, from_lists, stacked
+from mixad.namespace.array_likes import first_traced, from_lists, stack_nested
 from mixad.tape.memory import noted
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer, plain
 
 __all__ = ["Binding", "OfOperands", "SpelledFunction", "Spelling", "function_of", "missing",
-           "public_name", "refusal_of_mixture", "respelled"]  # fmt: skip
+           "public_name", "refusal_of_mixture", "rename_parameters"]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ _ARRAYS = frozenset(
 )
 """Names of parameters that are arrays: NumPy takes lists for them."""
 
-_SEQUENCES = {"arrays": stacked, "choicelist": from_lists, "condlist": from_lists}
+_SEQUENCES = {"arrays": stack_nested, "choicelist": from_lists, "condlist": from_lists}
 """Names of parameters that are sequences of arrays, and the converter of lists there. Numbers are
 arrays among arrays that are joined; among choices they adapt to the others."""
 
@@ -91,15 +91,15 @@ def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> 
         code = evaluate.__code__  # a signature takes ten times as long, and all are made on import
         count = code.co_argcount + code.co_kwonlyargcount
         return SpelledFunction(evaluate, code.co_varnames[:count], by_place=code.co_argcount)
-    return SpelledFunction(evaluate, *_parsed(parameters))
+    return SpelledFunction(evaluate, *_parse_parameters(parameters))
 
 
-def respelled(found: SpelledFunction, parameters: str) -> SpelledFunction:
+def rename_parameters(found: SpelledFunction, parameters: str) -> SpelledFunction:
     """Return a function whose first parameters have other names, in order.
 
     Keyword-only ones are its own, or options that are refused.
     """
-    names, renamed, by_place, nameless = _parsed(parameters)
+    names, renamed, by_place, nameless = _parse_parameters(parameters)
     if not isinstance(found, OfOperands):
         own = (found.renamed.get(name, name) for name in found.parameters)
         pairs = zip(names[:by_place], own, strict=False)
@@ -107,7 +107,7 @@ def respelled(found: SpelledFunction, parameters: str) -> SpelledFunction:
     return type(found)(found.evaluate, names, renamed, by_place, nameless)
 
 
-def _parsed(parameters: str) -> tuple[tuple[str, ...], dict[str, str], int | None, int]:
+def _parse_parameters(parameters: str) -> tuple[tuple[str, ...], dict[str, str], int | None, int]:
     """Return names in order, ours, how many may come by position, and how many must."""
     given = parameters.split()
     nameless = given.index("/") if "/" in given else 0
@@ -168,7 +168,7 @@ class Binding:
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Call the function with arguments in the library's form."""
         if kwargs or len(args) > self.direct:
-            args, kwargs = self.bound(args, kwargs)
+            args, kwargs = self.bind_arguments(args, kwargs)
         if self.lists is not None and self._has_lists(args, kwargs, self.lists):
             args, kwargs = self._with_arrays(args, kwargs, self.lists)
         try:
@@ -179,7 +179,7 @@ class Binding:
                 raise
             raise named from None
 
-    def bound(
+    def bind_arguments(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments in the function's form, without those that are defaults."""
@@ -294,10 +294,10 @@ def _lists_among(found: SpelledFunction, taken: Iterable[str]) -> _Lists:
     """Return converters of lists to arrays, by the names of parameters that take lists."""
     is_array = frozenset(taken) if isinstance(found, OfOperands) else _ARRAYS
     arrays = {name: from_lists for name in taken if name in is_array}
-    return arrays | {name: _each(_SEQUENCES[name]) for name in taken if name in _SEQUENCES}
+    return arrays | {name: _map_values(_SEQUENCES[name]) for name in taken if name in _SEQUENCES}
 
 
-def _each(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _map_values(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda values, like: [function(each, like) for each in values]
 
 

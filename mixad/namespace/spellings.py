@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mixad.backends.arrays import Library
-from mixad.namespace.array_methods import METHODS, NUMPY_METHODS, copied
+from mixad.namespace.array_methods import METHODS, NUMPY_METHODS, copy_array
 from mixad.namespace.axis_of_numbers import NumbersHaveAnAxis
 from mixad.namespace.common_spellings import (
     ALONG_ONE,
@@ -41,7 +41,7 @@ from mixad.namespace.creation import (
 )
 from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import complex_eig, complex_eigvals
-from mixad.namespace.elementwise import angle, clip, rounded, where
+from mixad.namespace.elementwise import angle, clip, round_to_decimals, where
 from mixad.namespace.indexing import take, take_along_axis
 from mixad.namespace.joining import (
     broadcast_arrays,
@@ -80,7 +80,7 @@ from mixad.namespace.scipy_functions import SCIPY
 from mixad.namespace.sets import unique_all, unique_counts, unique_inverse, unique_values
 from mixad.namespace.sorting import sort
 from mixad.namespace.special import SPECIAL
-from mixad.namespace.spelling import SpelledFunction, Spelling, function_of, respelled
+from mixad.namespace.spelling import SpelledFunction, Spelling, function_of, rename_parameters
 from mixad.namespace.statistical import (
     amax,
     amin,
@@ -210,7 +210,7 @@ _OF_UFUNCS = "out * where casting order dtype subok signature"
 _OF_MATMUL = "x1 x2 / out * axes axis keepdims casting order dtype subok signature"
 
 
-def _numbered(count: int) -> str:
+def _operand_names(count: int) -> str:
     """Return NumPy's names of the operands of ufuncs."""
     return "x" if count == 1 else " ".join(f"x{at}" for at in range(1, count + 1))
 
@@ -224,8 +224,8 @@ def _as_ufunc(function: Any, found: SpelledFunction) -> SpelledFunction:
     if not isinstance(function, np.ufunc):
         return found
     if function.signature is not None:
-        return respelled(found, _OF_MATMUL)
-    return respelled(found, f"{_numbered(function.nin)} / {_OF_UFUNCS}")
+        return rename_parameters(found, _OF_MATMUL)
+    return rename_parameters(found, f"{_operand_names(function.nin)} / {_OF_UFUNCS}")
 
 
 NUMPY = NumbersHaveAnAxis(
@@ -238,7 +238,7 @@ NUMPY = NumbersHaveAnAxis(
             "fabs": COMMON["abs"],
             "rint": COMMON["round"],
             "cbrt": unary("cbrt"),
-            **dict.fromkeys(("round", "around"), function_of(rounded, "a decimals out")),
+            **dict.fromkeys(("round", "around"), function_of(round_to_decimals, "a decimals out")),
             "real": function_of(real, "val=x"),
             "imag": function_of(imag, "val=x"),
             "angle": function_of(angle, "z=x deg"),
@@ -273,7 +273,9 @@ NUMPY = NumbersHaveAnAxis(
             "unstack": function_of(unstack, "x / * axis"),
             "take": function_of(take, "a indices axis out mode"),
             "take_along_axis": function_of(take_along_axis, "arr=x indices axis"),
-            **{name: respelled(LINALG[name], given) for name, given in _OF_MATRICES.items()},
+            **{
+                name: rename_parameters(LINALG[name], given) for name, given in _OF_MATRICES.items()
+            },
             "linalg.norm": function_of(norm),
             **{f"fft.{f.__name__}": function_of(f, "a n axis norm out") for f in ALONG_ONE},
             **{f"fft.{f.__name__}": function_of(f, "a s axes norm out") for f in ALONG_SEVERAL},
@@ -288,7 +290,7 @@ NUMPY = NumbersHaveAnAxis(
             "ones_like": function_of(ones_like, f"a {_LIKE}"),
             "zeros_like": function_of(zeros_like, f"a {_LIKE}"),
             "empty_like": function_of(empty_like, f"prototype=x / {_LIKE}"),
-            "copy": function_of(copied, "a order subok"),
+            "copy": function_of(copy_array, "a order subok"),
             "astype": function_of(astype, "x dtype / * copy device"),
             **{f.__name__: function_of(f, "x") for f in UNIQUE},
             **NUMPY_FUNCTIONS,
@@ -313,7 +315,7 @@ UFUNCS = Spelling(
     "scipy.special",
     lambda ufunc: ufunc.__name__,
     {
-        name: respelled(f, f"{_numbered(len(f.parameters))} / {_OF_UFUNCS}")
+        name: rename_parameters(f, f"{_operand_names(len(f.parameters))} / {_OF_UFUNCS}")
         for name, f in (SPECIAL | SCIPY).items()
     },
     takes_lists=True,

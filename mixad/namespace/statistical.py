@@ -11,7 +11,7 @@ from array_api_compat import device
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
-from mixad.namespace.corners import cornered
+from mixad.namespace.corners import nan_at_zeros
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
@@ -39,11 +39,11 @@ def total(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = Fals
         if not element_type_of(x.dtype).is_inexact:
             axes = normalized_axes(axis, x.ndim)
             return library_of(x).xp.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
-    found = _summed(x, axis, keepdims)
+    found = _sum_axes(x, axis, keepdims)
     return unshared(x) if found is x else found
 
 
-def _summed(x: Any, axis: Axis, keepdims: bool) -> Any:
+def _sum_axes(x: Any, axis: Axis, keepdims: bool) -> Any:
     """Return the sum over axes; ``x`` itself if each sum has one element."""
     if axis is None and not keepdims:
         return sum_to(x, ())
@@ -109,8 +109,8 @@ def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     axes = normalized_axes(axis, x.ndim)
     found = elementwise("sqrt", var(x, axes, correction=correction, keepdims=True))
     if any(x.shape[a] != 1 for a in axes):  # of one element it is 0 whatever that is
-        found = cornered(found, x, lambda: plain(found) == 0, axes)
-    return found if keepdims else _without(found, axes)
+        found = nan_at_zeros(found, x, lambda: plain(found) == 0, axes)
+    return found if keepdims else _drop_axes(found, axes)
 
 
 # -- largest and smallest --------------------------------------------------------------------------
@@ -134,10 +134,10 @@ def _extreme(rule: Rule, x: Any, axis: Axis, keepdims: bool) -> Any:
         )
     axes = normalized_axes(axis, x.ndim)
     found = apply_rule(rule, x, axis=axes)
-    return found if keepdims else _without(found, axes)
+    return found if keepdims else _drop_axes(found, axes)
 
 
-def _without(x: Any, axes: Sequence[int]) -> Any:
+def _drop_axes(x: Any, axes: Sequence[int]) -> Any:
     """Return ``x`` without axes of length 1."""
     return reshape(x, [n for i, n in enumerate(x.shape) if i not in axes])
 
@@ -201,7 +201,7 @@ _PROD = Rule(
     (
         lambda g, x: _times(
             reshape(g, (*g.shape, 1)),
-            conj(_times(_before(x), flip(_before(flip(x, axis=-1)), axis=-1))),
+            conj(_times(_product_before(x), flip(_product_before(flip(x, axis=-1)), axis=-1))),
         ),
     ),
     reads=((0,),),
@@ -219,7 +219,7 @@ def cumulative_prod(
 _CUMULATIVE_PROD = Rule(
     "cumulative_prod",
     lambda xp, x: xp.cumulative_prod(x, axis=-1, dtype=x.dtype),
-    (lambda g, x: _times(conj(_before(x)), _folded(g, conj(x))),),
+    (lambda g, x: _times(conj(_product_before(x)), _fold_cotangent(g, conj(x))),),
     reads=((0,),),
     fresh=True,
 )
@@ -230,15 +230,15 @@ def _times(x: Any, y: Any) -> Any:
     return elementwise("mul", x, y)
 
 
-def _before(x: Any) -> Any:
+def _product_before(x: Any) -> Any:
     """Return the product of the elements before each along the last axis."""
     if not x.shape[-1]:
         return x
-    ones = _filled(x, 1)
+    ones = _fill_like(x, 1)
     return cumulative_prod(concat([ones, getitem(x, (..., slice(0, -1)))], axis=-1), axis=-1)
 
 
-def _folded(g: Any, x: Any) -> Any:
+def _fold_cotangent(g: Any, x: Any) -> Any:
     """Return s with s[j] = g[j] + x[j + 1] s[j + 1] along the last axis.
 
     It scans linear functions in steps of 1, 2, 4, …, each of which joins neighbours (Blelloch
@@ -247,7 +247,7 @@ def _folded(g: Any, x: Any) -> Any:
     count = x.shape[-1]
     if not count:
         return g
-    found, slope = g, concat([getitem(x, (..., slice(1, None))), _filled(x, 0)], axis=-1)
+    found, slope = g, concat([getitem(x, (..., slice(1, None))), _fill_like(x, 0)], axis=-1)
     step = 1
     while step < count:
         found = elementwise("add", found, _times(slope, _ahead(found, step)))
@@ -258,10 +258,10 @@ def _folded(g: Any, x: Any) -> Any:
 
 def _ahead(x: Any, step: int) -> Any:
     """Return the elements ``step`` places further along the last axis; zeros behind the end."""
-    return concat([getitem(x, (..., slice(step, None))), _filled(x, 0, step)], axis=-1)
+    return concat([getitem(x, (..., slice(step, None))), _fill_like(x, 0, step)], axis=-1)
 
 
-def _filled(x: Any, value: float, length: int = 1) -> Any:
+def _fill_like(x: Any, value: float, length: int = 1) -> Any:
     """Return equal elements beside those of ``x`` along the last axis."""
     like = plain(x)[..., :length]
     return library_beside(x).xp.full_like(like, value)

@@ -55,7 +55,7 @@ def _refusal(what: str, has_complex: bool = False) -> TracerError:
     )
 
 
-def _looked_at(xp: Any, x: Array, what: str) -> tuple[Array]:
+def _check_matrices(xp: Any, x: Array, what: str) -> tuple[Array]:
     """Return checked matrices; a Dask array is checked whole, before its blocks are used."""
     uneven = _uneven(x)
     if not library_of(x).is_lazy:
@@ -73,6 +73,6 @@ def _checked_block(block: Array, uneven: Array, what: str) -> Array:
 
 _SYMMETRIC = ValuesRule(
     "symmetric",
-    OverCores(checked_symmetric, _looked_at, _refusal),
+    OverCores(checked_symmetric, _check_matrices, _refusal),
     (lambda gs, values, x, what: gs[0],),
 )

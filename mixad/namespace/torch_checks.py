@@ -45,16 +45,16 @@ class CheckedSpelling(NumbersHaveAnAxis):
         """Return the binding of a function of torch."""
         bound, name = super().binding(function), self.name_of(function)
         is_checked = name is not None and self.has_method(name)
-        return _checked(name, function, bound) if is_checked else bound
+        return _translate_errors(name, function, bound) if is_checked else bound
 
     def method_binding(self, name: str) -> Callable[..., Any]:
         """Return the binding of a method of tensors; the tensor is its first argument."""
         bound = super().method_binding(name)
         function = getattr(sys.modules["torch"].Tensor, name, None)
-        return bound if function is None else _checked(name, function, bound)
+        return bound if function is None else _translate_errors(name, function, bound)
 
 
-def _checked(
+def _translate_errors(
     name: str | None, function: Callable[..., Any], bound: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return a bound function that raises torch's errors."""
@@ -85,25 +85,25 @@ def _check(
     try:
         _call(function, convert, args, kwargs)
     except Exception:  # torch's have no class in common, and elements may decide
-        _call(function, _supported, args, kwargs)
+        _call(function, _require_supported, args, kwargs)
         return
     if name in _CHECK_AS_THEY_COMPUTE:
         _call(function, _with_one_element, args, kwargs)
     if any(isinstance(value, complex) for value in (*args, *kwargs.values())):
-        _call(function, _supported, args, kwargs)
+        _call(function, _require_supported, args, kwargs)
 
 
 def _call(
     function: Any, convert: Callable[[Any], Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
     """Call a function on converted arguments."""
-    options = {name: _each(convert, value) for name, value in kwargs.items()}
-    function(*[_each(convert, value) for value in args], **options)
+    options = {name: _convert_nested(convert, value) for name, value in kwargs.items()}
+    function(*[_convert_nested(convert, value) for value in args], **options)
 
 
-def _each(convert: Callable[[Any], Any], value: Any) -> Any:
+def _convert_nested(convert: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_each(convert, each) for each in value]
+        return [_convert_nested(convert, each) for each in value]
     return convert(value)
 
 
@@ -125,7 +125,7 @@ def without_elements(value: Any) -> Any:
 def _of_ones(value: Any) -> Any:
     """Return ones for traced values: nothing is computed for them."""
     if not isinstance(value, Tracer) or is_constant(value):
-        return _supported(value)
+        return _require_supported(value)
     one = sys.modules["torch"].ones((), dtype=value.dtype, device=value.device)
     return one.expand(value.shape)
 
@@ -138,7 +138,7 @@ def _with_one_element(value: Any) -> Any:
     )
 
 
-def _supported(value: Any) -> Any:
+def _require_supported(value: Any) -> Any:
     """Return a value for torch; refuse arrays of other kinds before torch sees them."""
     value = plain(value)
     if _is_tensor(value):
@@ -171,7 +171,7 @@ def _kind(value: Any) -> Hashable:
         return value.shape, value.kind
     value = plain(value)
     if _is_tensor(value):
-        return _supported(value).shape if value.is_nested else value.shape, value.dtype
+        return _require_supported(value).shape if value.is_nested else value.shape, value.dtype
     if isinstance(value, (list, tuple)):
         return tuple(map(_kind, value))
     return type(value), value if value.__hash__ is not None else str(value)

@@ -11,7 +11,7 @@ import numpy as np
 from mixad import special
 from mixad.namespace.complex_numbers import imag, is_complex, real
 from mixad.namespace.data_types import astype
-from mixad.namespace.elementwise import angle, elementwise, operand, rounded, where
+from mixad.namespace.elementwise import angle, elementwise, operand, round_to_decimals, where
 from mixad.namespace.joining import broadcast_arrays
 from mixad.namespace.numpy_functions import nan_to_num
 from mixad.namespace.special import SPECIAL, of_scalars
@@ -220,7 +220,7 @@ TORCH_ELEMENTWISE: Mapping[str, SpelledFunction] = {
     "complex": function_of(_complex, "real=x imag=y"),
     "float_power": function_of(_float_power, "input exponent"),
     "nan_to_num": function_of(nan_to_num, "input nan posinf neginf"),
-    **dict.fromkeys(("round", "special_round"), function_of(rounded, "input * decimals")),
+    **dict.fromkeys(("round", "special_round"), function_of(round_to_decimals, "input * decimals")),
     "clamp_min": function_of(_clamp_min, "input min"),
     "clamp_max": function_of(_clamp_max, "input max"),
     "where": function_of(_where, "condition input other"),

@@ -48,12 +48,12 @@ def _pairwise_distance(
     return vector_norm(between, axis=-1, keepdims=keepdims, ord=p)
 
 
-def _scaled(x: Any, weight: Any, bias: Any = None) -> Any:
+def _scale_and_shift(x: Any, weight: Any, bias: Any = None) -> Any:
     x = x if weight is None else elementwise("mul", x, weight)
     return x if bias is None else elementwise("add", x, bias)
 
 
-def _normalized(called: str, x: Any, shape: Sequence[int], **scales: Any) -> tuple[int, ...]:
+def _last_axes(called: str, x: Any, shape: Sequence[int], **scales: Any) -> tuple[int, ...]:
     """Return the last axes; raise unless they, and all scales, have the given shape."""
     if not len(shape) or tuple(shape) != tuple(x.shape[-len(shape) :]):
         raise ValueError(
@@ -69,19 +69,19 @@ def _normalized(called: str, x: Any, shape: Sequence[int], **scales: Any) -> tup
 def _layer_norm(
     x: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
-    axes = _normalized("layer_norm", x, normalized_shape, weight=weight, bias=bias)
+    axes = _last_axes("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     spread = elementwise("add", var(x, axes, keepdims=True), eps)
     x = elementwise("sub", x, mean(x, axes, keepdims=True))
-    return _scaled(elementwise("div", x, elementwise("sqrt", spread)), weight, bias)
+    return _scale_and_shift(elementwise("div", x, elementwise("sqrt", spread)), weight, bias)
 
 
 def _rms_norm(
     x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Any:
-    axes = _normalized("rms_norm", x, normalized_shape, weight=weight)
+    axes = _last_axes("rms_norm", x, normalized_shape, weight=weight)
     eps = library_beside(x).xp.finfo(x.dtype).eps if eps is None else eps
     size = elementwise("sqrt", elementwise("add", mean(square(x), axes, keepdims=True), eps))
-    return _scaled(elementwise("div", x, size), weight)
+    return _scale_and_shift(elementwise("div", x, size), weight)
 
 
 def _embedding(x: Any, weight: Any) -> Any:

@@ -20,7 +20,7 @@ from mixad.tape.tracer import Tracer, plain
 __all__ = ["TORCH_LOSSES"]
 
 
-def _reduced(losses: Any, reduction: str, weight: Any = None) -> Any:
+def _reduce(losses: Any, reduction: str, weight: Any = None) -> Any:
     """Return the losses of elements, their sum or their mean, as asked."""
     if weight is not None:
         shape, losses = losses.shape, elementwise("mul", losses, weight)
@@ -78,9 +78,9 @@ def _weighted_loss(scalar: Callable[..., Any]) -> Callable[..., Any]:
     def evaluate(x: Any, target: Any, reduction: str = "mean", *, weight: Any = None) -> Any:
         losses = _KERNELS[scalar](x, target)
         if weight is None:
-            return _reduced(losses, reduction)
+            return _reduce(losses, reduction)
         check_shape(f"{scalar.__name__[1:]}_loss", "weight", weight, x.shape)
-        weighted = _reduced(losses, "sum" if reduction == "mean" else reduction, weight)
+        weighted = _reduce(losses, "sum" if reduction == "mean" else reduction, weight)
         return elementwise("div", weighted, total(weight)) if reduction == "mean" else weighted
 
     return evaluate
@@ -92,20 +92,20 @@ _mse_loss, _l1_loss = _weighted_loss(_mse), _weighted_loss(_l1)  # torch 2.13 dr
 def _smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", *, beta: float = 1.0) -> Any:
     if beta == 0:
         return _l1_loss(x, target, reduction)
-    return _reduced(_KERNELS[_smooth_l1](x, target, beta), reduction)
+    return _reduce(_KERNELS[_smooth_l1](x, target, beta), reduction)
 
 
 def _huber_loss(
     x: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
 ) -> Any:
-    return _reduced(_KERNELS[_huber](x, target, delta), reduction, weight)
+    return _reduce(_KERNELS[_huber](x, target, delta), reduction, weight)
 
 
 def _bce(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     check_shape("binary_cross_entropy", "target", target, x.shape)
     _check_probabilities("input", x)
     _check_probabilities("target", target)
-    return _reduced(_KERNELS[_cross_entropy_of_bits](x, target), reduction, weight)
+    return _reduce(_KERNELS[_cross_entropy_of_bits](x, target), reduction, weight)
 
 
 def _check_probabilities(name: str, x: Any) -> None:
@@ -122,14 +122,14 @@ def _bce_with_logits(
     positive = 1.0 if pos_weight is None else pos_weight
     losses = _KERNELS[_cross_entropy_of_logits](x, target, positive)
     check_shape("binary_cross_entropy_with_logits", "losses by pos_weight", losses, x.shape)
-    return _reduced(losses, reduction, weight)
+    return _reduce(losses, reduction, weight)
 
 
 def _kl_div(x: Any, target: Any, reduction: str = "mean", *, log_target: bool = False) -> Any:
     losses = _KERNELS[_divergence_of_logs if log_target else _divergence](x, target)
     if reduction == "batchmean":
         return elementwise("div", total(losses), x.shape[0] if x.ndim else 1)
-    return _reduced(losses, reduction)
+    return _reduce(losses, reduction)
 
 
 def _nll_loss(
@@ -149,7 +149,7 @@ def _nll_loss(
     weights = counts.to(x.dtype) if weight is None else where(counts, rows(weight, target), 0.0)
     losses = elementwise("neg", elementwise("mul", weights, chosen))
     if reduction != "mean":
-        return _reduced(losses, reduction)
+        return _reduce(losses, reduction)
     return elementwise("div", total(losses), weights.sum())
 
 
@@ -180,7 +180,7 @@ def _cross_entropy(
         kept = elementwise("mul", target, 1 - label_smoothing)
         target = elementwise("add", kept, label_smoothing / count)
     losses = elementwise("neg", total(elementwise("mul", logs, target), classes))
-    return _reduced(losses, reduction)
+    return _reduce(losses, reduction)
 
 
 _OLD = "size_average reduce reduction"

@@ -38,7 +38,7 @@ __all__ = ["TORCH_MOVES"]
 Axis = int | Sequence[int] | None
 
 
-def _gathered(x: Any, axis: int, index: Any) -> Any:
+def _gather_elements(x: Any, axis: int, index: Any) -> Any:
     """Return, for each index, the element there along an axis, at the same place along others."""
     return gather(x, positions_of(x).gather(axis, plain(index)))
 
@@ -49,19 +49,19 @@ def _take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
 
 def _scatter_add(x: Any, axis: int, index: Any, src: Any) -> Any:
     part = getitem(src, tuple(slice(n) for n in index.shape))
-    return _added_at(x, positions_of(x).gather(axis, plain(index)), part)
+    return _add_at(x, positions_of(x).gather(axis, plain(index)), part)
 
 
 def _index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     at = positions_of(x).index_select(axis, plain(index))
-    return _added_at(x, at, elementwise("mul", source, alpha))
+    return _add_at(x, at, elementwise("mul", source, alpha))
 
 
-def _added_at(x: Any, positions: Any, values: Any) -> Any:
+def _add_at(x: Any, positions: Any, values: Any) -> Any:
     return elementwise("add", x, scatter_add(values, tuple(x.shape), positions))
 
 
-def _written(write: Callable[..., Any], x: Any, values: Any, *places: Any) -> Any:
+def _replace_elements(write: Callable[..., Any], x: Any, values: Any, *places: Any) -> Any:
     """Return a tensor with some elements replaced.
 
     torch writes the elements' positions, those of ``values`` numbered after those of ``x``: what it
@@ -83,7 +83,7 @@ def _scatter(x: Any, axis: int, index: Any, src: Any) -> Any:
             there = there.expand(tuple(index.shape))
         return here.scatter(axis, index, there)
 
-    return _written(scatter, x, src, index)
+    return _replace_elements(scatter, x, src, index)
 
 
 def _cat(arrays: Sequence[Any], axis: int = 0) -> Any:
@@ -100,14 +100,14 @@ def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
     def index_copy(here: Any, index: Any, there: Any) -> Any:
         return here.index_copy(axis, index, there)
 
-    return _written(index_copy, x, source, index)
+    return _replace_elements(index_copy, x, source, index)
 
 
 def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     def masked_scatter(here: Any, mask: Any, there: Any) -> Any:
         return here.masked_scatter(mask, there)
 
-    return _written(masked_scatter, x, source, mask)
+    return _replace_elements(masked_scatter, x, source, mask)
 
 
 def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
@@ -175,7 +175,7 @@ def _unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Any:
 
 
 @gives_views
-def _transposed(x: Any) -> Any:
+def _transpose_matrix(x: Any) -> Any:
     """Return a matrix transposed, a vector as it is."""
     return permute_dims(x)
 
@@ -225,10 +225,10 @@ def _broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
 
 
 def _at_least(ndim: int) -> Callable[..., Any]:
-    def reshaped(*tensors: Any) -> Any:
+    def reshape_all(*tensors: Any) -> Any:
         return at_least(ndim)(*_one_sequence(tensors))
 
-    return reshaped
+    return reshape_all
 
 
 def _diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
@@ -239,7 +239,7 @@ def _diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 
 TORCH_MOVES: Mapping[str, SpelledFunction] = {
     "diag_embed": function_of(_diag_embed, "input offset dim1 dim2"),
-    "gather": function_of(_gathered, "input dim index * sparse_grad"),
+    "gather": function_of(_gather_elements, "input dim index * sparse_grad"),
     "scatter": function_of(_scatter, "input dim index src * value=src reduce"),
     "scatter_add": function_of(_scatter_add, "input dim index src"),
     "index_add": function_of(_index_add, "input dim index source * alpha"),
@@ -258,7 +258,7 @@ TORCH_MOVES: Mapping[str, SpelledFunction] = {
     "flatten": function_of(_flatten, "input start_dim end_dim"),
     "unflatten": function_of(_unflatten, "input dim sizes"),
     "ravel": function_of(ravel, "input"),
-    "t": function_of(_transposed, "input"),
+    "t": function_of(_transpose_matrix, "input"),
     **dict.fromkeys(
         ("transpose", "swapdims"), function_of(swapaxes, "input dim0=axis1 dim1=axis2")
     ),

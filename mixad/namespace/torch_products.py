@@ -47,7 +47,7 @@ def _einsum(equation: str, *operands: Any) -> Any:
     return einsum(equation, *operands)
 
 
-def _scaled(x: Any, factor: Any) -> Any:
+def _scale(x: Any, factor: Any) -> Any:
     return x if type(factor) in (int, float) and factor == 1 else elementwise("mul", x, factor)
 
 
@@ -55,7 +55,7 @@ def _added_product(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Return beta * x + alpha * product(a, b)."""
 
     def evaluate(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-        found = _scaled(product(a, b), alpha)
+        found = _scale(product(a, b), alpha)
         shape = tuple(found.shape)
         if tuple(library_beside(x).xp.broadcast_shapes(tuple(x.shape), shape)) != shape:
             raise ValueError(
@@ -64,17 +64,17 @@ def _added_product(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
             )
         if type(beta) in (int, float) and beta == 0:  # what x has is not looked at, nan neither
             return found
-        return elementwise("add", _scaled(x, beta), found)
+        return elementwise("add", _scale(x, beta), found)
 
     return evaluate
 
 
 def _addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return elementwise("add", x, _scaled(elementwise("mul", a, b), value))
+    return elementwise("add", x, _scale(elementwise("mul", a, b), value))
 
 
 def _addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return elementwise("add", x, _scaled(elementwise("div", a, b), value))
+    return elementwise("add", x, _scale(elementwise("div", a, b), value))
 
 
 def _lerp(x: Any, end: Any, weight: Any) -> Any:

@@ -87,12 +87,12 @@ def _extreme(of_all: Callable[..., Any], op: str, indices: str) -> Callable[...,
         if axis is None:
             return of_all(x)
         at = getattr(plain(x), indices)(axis, keepdim=True).indices
-        return _selected(x, at, axis, keepdims=keepdims)
+        return _select(x, at, axis, keepdims=keepdims)
 
     return evaluate
 
 
-def _selected(x: Any, at: Any, axis: int, *, keepdims: bool = True) -> Selected:
+def _select(x: Any, at: Any, axis: int, *, keepdims: bool = True) -> Selected:
     """Return the elements of ``x`` at indices along an axis, and the indices."""
     found = Selected(take_along_axis(x, at, axis=axis) if x.ndim else unshared(x), at)
     if keepdims or not x.ndim:
@@ -102,11 +102,11 @@ def _selected(x: Any, at: Any, axis: int, *, keepdims: bool = True) -> Selected:
 
 def _sort(x: Any, axis: int = -1, descending: bool = False, *, stable: bool = False) -> Selected:
     at = plain(x).sort(dim=axis, descending=descending, stable=stable or False).indices
-    return _selected(x, at, axis)
+    return _select(x, at, axis)
 
 
 def _topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Selected:
-    return _selected(x, plain(x).topk(k, axis, largest, sorted).indices, axis)
+    return _select(x, plain(x).topk(k, axis, largest, sorted).indices, axis)
 
 
 def _spread_of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -237,14 +237,14 @@ def _middle(indices: str) -> Callable[..., Any]:
             equal = (given == value) | (given.isnan() & value.isnan())
             return amax(where(equal, x, -math.inf))
         at = getattr(given, indices)(axis, keepdim=True).indices
-        return _selected(x, at, axis, keepdims=keepdims)
+        return _select(x, at, axis, keepdims=keepdims)
 
     return evaluate
 
 
 def _kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Selected:
     at = plain(x).kthvalue(k, axis, keepdim=True).indices
-    return _selected(x, at, axis, keepdims=keepdims)
+    return _select(x, at, axis, keepdims=keepdims)
 
 
 def _quantile(

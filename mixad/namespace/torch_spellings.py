@@ -24,7 +24,7 @@ from mixad.namespace.linear_algebra import dot
 from mixad.namespace.manipulation import expand_dims, flip, moveaxis, permute_dims, reshape, roll
 from mixad.namespace.numpy_functions import of_half
 from mixad.namespace.solving import inv
-from mixad.namespace.spelling import SpelledFunction, function_of, respelled
+from mixad.namespace.spelling import SpelledFunction, function_of, rename_parameters
 from mixad.namespace.spellings import STANDARD
 from mixad.namespace.statistical import (
     amax,
@@ -68,22 +68,22 @@ _TORCH_MODULES: dict[str | None, str] = {
 _LIKE = "* dtype layout device pin_memory memory_format requires_grad"
 
 
-def _spelled(functions: Mapping[str, SpelledFunction]) -> dict[str, SpelledFunction]:
+def _bind_named(functions: Mapping[str, SpelledFunction]) -> dict[str, SpelledFunction]:
     """Return functions of one and of two operands with torch's names of them."""
     names = ("", "input", "input other")
-    return {name: respelled(f, names[len(f.parameters)]) for name, f in functions.items()}
+    return {name: rename_parameters(f, names[len(f.parameters)]) for name, f in functions.items()}
 
 
 TORCH = CheckedSpelling(
     "torch",
     _torch_name,
     {
-        **_spelled({
+        **_bind_named({
             **{name: function for name, function in COMMON.items() if name != "equal"},
             **other_names("torch"),
             **{op: unary(op) for op in ("sigmoid", "relu", "erf", "erfc", "lgamma", "digamma")},
         }),
-        "pow": respelled(COMMON["pow"], "input exponent"),
+        "pow": rename_parameters(COMMON["pow"], "input exponent"),
         **{f.__name__: function_of(f, "input") for f in (real, imag, conj)},
         "sum": function_of(over_all_for_none(total), "input dim keepdim * dtype"),
         "mean": function_of(over_all_for_none(mean), "input dim keepdim * dtype"),

@@ -16,23 +16,23 @@ def torch_view(x: Any, method: str, *args: Any) -> Any:
     return apply_rule(_VIEW, x, method=method, args=args)
 
 
-def _taken(xp: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
+def _take_view(xp: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
     return getattr(x, method)(*args)
 
 
-def _added(g: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
+def _add_to_view(g: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
     """Add the cotangent to the elements that the view shows."""
     shape, on = tuple(x.shape), g.device
     positions = library_beside(g).xp.arange(math.prod(shape), device=on).reshape(shape)
-    return scatter_add(g, shape, _taken(None, positions, method, args).contiguous())
+    return scatter_add(g, shape, _take_view(None, positions, method, args).contiguous())
 
 
 _VIEW = Rule(
     "a view",
-    _taken,
-    (_added,),
+    _take_view,
+    (_add_to_view,),
     fresh=True,
     linear="each",
-    shape=shape_of_view(_taken),
+    shape=shape_of_view(_take_view),
     is_view=True,
 )

@@ -19,7 +19,7 @@ from mixad.errors import TracerError
 from mixad.namespace.array import OF_SHAPES, ArrayTracer
 from mixad.namespace.elementwise import elementwise, is_operand
 from mixad.namespace.indexing import is_selection
-from mixad.namespace.module import exchanged
+from mixad.namespace.module import replace_tracers
 from mixad.namespace.unknown_numbers import computed_by_kernels
 from mixad.tape.opaque import apply_opaque
 from mixad.tape.operations import Operation
@@ -42,7 +42,7 @@ def _fits(value: UnknownArray, other: Any) -> bool:
     return bool(limits.min <= other <= limits.max)
 
 
-def _tested(op: str) -> _Method:
+def _test_operator(op: str) -> _Method:
     """Return an operator that is a kernel for all elements, and has no derivative."""
     operation = Operation(partial(elementwise, op))
     compute = getattr(operator, {"and": "and_", "or": "or_"}.get(op, op))
@@ -58,7 +58,7 @@ def _tested(op: str) -> _Method:
     return method
 
 
-def _computed(op: str, compute: _Method, *, is_reflected: bool = False) -> _Method:
+def _arithmetic_operator(op: str, compute: _Method, *, is_reflected: bool = False) -> _Method:
     """Return an arithmetic operator; beside a value with a derivative it has one, too."""
     operation = Operation(partial(elementwise, op))
 
@@ -113,22 +113,28 @@ class UnknownArray(ArrayTracer):
             return self.source
         return self.strand.applied(_STOPPED, (self.source,))
 
-    __lt__, __le__, __gt__, __ge__ = map(_tested, ("lt", "le", "gt", "ge"))
-    __eq__, __ne__ = _tested("eq"), _tested("ne")
-    __and__, __or__, __xor__ = map(_tested, ("and", "or", "xor"))
+    __lt__, __le__, __gt__, __ge__ = map(_test_operator, ("lt", "le", "gt", "ge"))
+    __eq__, __ne__ = _test_operator("eq"), _test_operator("ne")
+    __and__, __or__, __xor__ = map(_test_operator, ("and", "or", "xor"))
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
     __hash__ = None  # type: ignore[assignment]
 
-    __add__, __sub__ = _computed("add", operator.add), _computed("sub", operator.sub)
-    __mul__, __truediv__ = _computed("mul", operator.mul), _computed("div", operator.truediv)
-    __floordiv__ = _computed("floordiv", operator.floordiv)
-    __mod__ = _computed("mod", operator.mod)
-    __radd__ = _computed("add", operator.add, is_reflected=True)
-    __rsub__ = _computed("sub", operator.sub, is_reflected=True)
-    __rmul__ = _computed("mul", operator.mul, is_reflected=True)
-    __rtruediv__ = _computed("div", operator.truediv, is_reflected=True)
-    __rfloordiv__ = _computed("floordiv", operator.floordiv, is_reflected=True)
-    __rmod__ = _computed("mod", operator.mod, is_reflected=True)
+    __add__, __sub__ = (
+        _arithmetic_operator("add", operator.add),
+        _arithmetic_operator("sub", operator.sub),
+    )
+    __mul__, __truediv__ = (
+        _arithmetic_operator("mul", operator.mul),
+        _arithmetic_operator("div", operator.truediv),
+    )
+    __floordiv__ = _arithmetic_operator("floordiv", operator.floordiv)
+    __mod__ = _arithmetic_operator("mod", operator.mod)
+    __radd__ = _arithmetic_operator("add", operator.add, is_reflected=True)
+    __rsub__ = _arithmetic_operator("sub", operator.sub, is_reflected=True)
+    __rmul__ = _arithmetic_operator("mul", operator.mul, is_reflected=True)
+    __rtruediv__ = _arithmetic_operator("div", operator.truediv, is_reflected=True)
+    __rfloordiv__ = _arithmetic_operator("floordiv", operator.floordiv, is_reflected=True)
+    __rmod__ = _arithmetic_operator("mod", operator.mod, is_reflected=True)
 
     def __neg__(self) -> Any:
         if self.kind.type.is_integer:
@@ -191,7 +197,7 @@ class UnknownArray(ArrayTracer):
         if _has_derivative(given):
             return ArrayTracer.__torch_function__(function, types, *given)
         found: list[Any] = []
-        exchanged(found.append, (*args, *given[1].values()))
+        replace_tracers(found.append, (*args, *given[1].values()))
         unknown = next(each for each in found if type(each) is cls)
         return unknown.call(function, *given)
 
@@ -213,20 +219,20 @@ class UnknownArray(ArrayTracer):
         Unless it is known to return new arrays, its arguments and results are read-only from then
         on: they may share memory.
         """
-        given = tuple(exchanged(_source, tuple(args))), dict(exchanged(_source, dict(kwargs)))
+        given = tuple(replace_tracers(_source, tuple(args))), dict(replace_tracers(_source, dict(kwargs)))
         is_method = function is _method
         name = args[0] if is_method else getattr(function, "__name__", "")
         own = computed_by_kernels(name, given[0][is_method:], given[1])
         if own is not None:
             found = UnknownArray.of(own)
             if name == "getitem" and not any(map(is_selection, _keys_of(args[1]))):
-                exchanged(_shared, (found, *args))  # a view
+                replace_tracers(_mark_shared, (found, *args))  # a view
             return found
         found = self.strand.call(apply_opaque, function, *given, is_primitive=True)
         if isinstance(function, np.ufunc) or name in _FRESH:
-            return exchanged(UnknownArray.of, found)
-        exchanged(_shared, (*args, *kwargs.values()))
-        return exchanged(lambda value: _shared(UnknownArray.of(value)), found)
+            return replace_tracers(UnknownArray.of, found)
+        replace_tracers(_mark_shared, (*args, *kwargs.values()))
+        return replace_tracers(lambda value: _mark_shared(UnknownArray.of(value)), found)
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         """Return the elements as another dtype."""
@@ -256,15 +262,15 @@ class UnknownArray(ArrayTracer):
         raise self._unknown("int()", "use it as an index, a[i], or in")
 
     def __index__(self) -> NoReturn:
-        raise self._indexed("a whole number")
+        raise self._index_error("a whole number")
 
     def __float__(self) -> NoReturn:
         raise self._unknown("float()", "keep it as an array, or write")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise self._indexed("conversion to a NumPy array")
+        raise self._index_error("conversion to a NumPy array")
 
-    def _indexed(self, what: str) -> TracerError:
+    def _index_error(self, what: str) -> TracerError:
         """Return why a plain array cannot be indexed: the body may capture it."""
         instead = "pass an array that is indexed in xs or in the carry, or write"
         error = self._unknown(what, instead, 3)
@@ -305,7 +311,7 @@ def _source(value: Any) -> Any:
     return value.source if type(value) is UnknownArray else value
 
 
-def _shared(value: Any) -> Any:
+def _mark_shared(value: Any) -> Any:
     """Return a value; record that others may share an unknown one's memory."""
     if type(value) is UnknownArray:
         value.is_alone = False
@@ -315,7 +321,7 @@ def _shared(value: Any) -> Any:
 def _has_derivative(tree: Any) -> bool:
     """Whether there is a traced float among arguments, beside unknown elements."""
     found: list[Any] = []
-    exchanged(found.append, tree if isinstance(tree, tuple) else (tree,))
+    replace_tracers(found.append, tree if isinstance(tree, tuple) else (tree,))
     return any(type(each) is ArrayTracer and each.kind.type.is_inexact for each in found)
 
 

@@ -82,7 +82,7 @@ def _is_index(key: Any) -> bool:
     return is_number or key is None or key is Ellipsis or isinstance(key, slice)
 
 
-def _summed(
+def _sum_positions(
     xp: Any,
     base: Any,
     *indices: Any,
@@ -133,4 +133,4 @@ def _positions(
     return CoreKernel(b.finish([found, fails]), cores, ((),))
 
 
-_POSITIONS = ValuesRule("indexing", OverCores(_kernel, _summed), ())
+_POSITIONS = ValuesRule("indexing", OverCores(_kernel, _sum_positions), ())

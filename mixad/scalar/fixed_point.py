@@ -21,7 +21,7 @@ from functools import reduce
 from mixad.scalar.build import Builder
 from mixad.scalar.elimination import solve_system
 from mixad.scalar.expression import Term, call
-from mixad.scalar.implicit import MAX_UNKNOWNS, Values, refuse_crowd, refuse_total, dependent_groups
+from mixad.scalar.implicit import MAX_UNKNOWNS, Values, dependent_groups, refuse_crowd, refuse_total
 from mixad.scalar.ir import Atom, Const
 from mixad.scalar.types import F32, ScalarType
 

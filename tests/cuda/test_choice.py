@@ -13,11 +13,11 @@ from mixad.backends.arrays import layout_of
 from mixad.backends.cuda import CudaBackend, Usage
 from mixad.backends.cuda.choice import (
     BlockShape,
+    candidate_shapes,
     choose_shape,
     enough,
-    candidate_shapes,
-    speed_share,
     resident,
+    speed_share,
 )
 from mixad.backends.cuda.device import read_device
 from mixad.emit.cuda import Dialect

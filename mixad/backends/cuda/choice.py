@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mixad.backends.cuda.device import Device, Usage
 
-__all__ = ["BlockShape", "choose_shape", "enough", "candidate_shapes", "speed_share", "resident"]
+__all__ = ["BlockShape", "candidate_shapes", "choose_shape", "enough", "resident", "speed_share"]
 
 _THREADS = (256, 128)
 """Threads of a block, what is preferred first: of larger blocks, fewer sums are left."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mixad.emit.cuda.instructions import PRELUDE
 from mixad.emit.cuda.text import c_type
-from mixad.emit.cuda.updates import update_expression, start_of
+from mixad.emit.cuda.updates import start_of, update_expression
 from mixad.kernel.tiling import BLOCK
 from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import ScalarType

@@ -20,8 +20,15 @@ from mixad.scalar.parse.names import (
     walk_scope,
 )
 
-__all__ = ["Liveness", "breaks", "nested_captures", "contains_return", "exits_always",
-           "live_names", "may_exit"]  # fmt: skip
+__all__ = [
+    "Liveness",
+    "breaks",
+    "contains_return",
+    "exits_always",
+    "live_names",
+    "may_exit",
+    "nested_captures",
+]  # fmt: skip
 
 Names = frozenset[str]
 _NONE: Names = frozenset()

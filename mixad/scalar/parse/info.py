@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from mixad.errors import KernelSyntaxError
-from mixad.scalar.parse.analysis import Liveness, nested_captures, live_names
+from mixad.scalar.parse.analysis import Liveness, live_names, nested_captures
 from mixad.scalar.parse.assigned import check_assignment
 from mixad.scalar.parse.code import FunctionNode, SentCode, find_function, text_around
 from mixad.scalar.parse.names import (
