@@ -100,13 +100,13 @@ def format_at(location: SourceLocation, message: str, hint: str | None = None) -
                ^^^^^
       Instead: write a * b
     """
-    lines = [message, f"  {location}", *_underlined(location)]
+    lines = [message, f"  {location}", *_underline(location)]
     if hint is not None:
         lines.append(f"  Instead: {hint}")
     return "\n".join(lines)
 
 
-def _underlined(location: SourceLocation) -> list[str]:
+def _underline(location: SourceLocation) -> list[str]:
     """Return the source line and its carets, both without the line's indentation."""
     text = location.text.rstrip()
     source = text.lstrip()

@@ -133,7 +133,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
         return [tree], LEAF
     found: list[Any] = []
     try:
-        return found, _flattened(tree, found)
+        return found, _flatten(tree, found)
     except RecursionError:
         raise ValueError(
             f"a {type(tree).__name__} contains itself, or holds containers nested too deep: a "
@@ -168,7 +168,7 @@ def flatten_as(structure: Structure, tree: Any) -> tuple[list[Any], Structure]:
     found, own = flatten(tree)
     if own is structure or own == structure:
         return found, own
-    return flatten(_reordered(structure, tree))
+    return flatten(_reorder(structure, tree))
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
@@ -186,7 +186,7 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     object
         A tree.
     """
-    return _unflattened(structure, iter(leaves))
+    return _unflatten(structure, iter(leaves))
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -247,7 +247,7 @@ def tree_map(
         found, structure = flatten(tree)
     else:
         found = []
-        structure = _flattened(tree, found, is_leaf)
+        structure = _flatten(tree, found, is_leaf)
     others = [_parts(structure, other, at) for at, other in enumerate(trees, 1)]
     return unflatten(structure, map(function, found, *others))
 
@@ -324,14 +324,14 @@ def _collect(structure: Structure, tree: Any, found: list[Any]) -> bool:
     )
 
 
-def _reordered(structure: Structure, tree: Any) -> Any:
+def _reorder(structure: Structure, tree: Any) -> Any:
     """Return a tree whose dictionaries have the order of those in a structure."""
     kind = _kind_of(type(tree))
     if kind is None or type(tree) is not structure.kind:
         return tree
     children, static = kind.children(_with_keys_of(structure, tree))
     pairs = zip(structure.children, children, strict=False)
-    ordered = [_reordered(child, part) for child, part in pairs]
+    ordered = [_reorder(child, part) for child, part in pairs]
     return kind.rebuilt(type(tree), static, [*ordered, *children[len(ordered) :]])
 
 
@@ -342,7 +342,7 @@ def _with_keys_of(structure: Structure, tree: Any) -> Any:
     return {key: tree[key] for key in structure.static}
 
 
-def _flattened(
+def _flatten(
     tree: Any, found: list[Any], is_leaf: Callable[[Any], bool] | None = None
 ) -> Structure:
     kind = None if is_leaf is not None and is_leaf(tree) else _kind_of(type(tree))
@@ -350,14 +350,14 @@ def _flattened(
         found.append(tree)
         return LEAF
     children, static = kind.children(tree)
-    inner = tuple([_flattened(child, found, is_leaf) for child in children])
+    inner = tuple([_flatten(child, found, is_leaf) for child in children])
     return Structure(type(tree), static, inner)
 
 
-def _unflattened(structure: Structure, found: Any) -> Any:
+def _unflatten(structure: Structure, found: Any) -> Any:
     if structure is LEAF or structure.kind is None:
         return next(found)
-    children = [_unflattened(child, found) for child in structure.children]
+    children = [_unflatten(child, found) for child in structure.children]
     kind = _kind_of(structure.kind)
     assert kind is not None
     return kind.rebuilt(structure.kind, structure.static, children)

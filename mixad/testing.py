@@ -116,14 +116,14 @@ def random_arguments(program: Program, seed: int, count: int) -> tuple[Any, ...]
     """
     source = random.Random(seed)
 
-    def drawn(type: ScalarType, shape: tuple[int, ...]) -> Values:
+    def draw_values(type: ScalarType, shape: tuple[int, ...]) -> Values:
         values = [_random_value(type, source) for _ in range(math.prod(shape))]
         return np.array(values, type.dtype).reshape(shape)
 
     def argument(param: Any) -> Any:
         if param.array is not None:
-            return drawn(param.var.type, (ARRAY_EXTENT,) * param.array.rank)
-        return drawn(param.var.type, (count,) if param.kind == "lane" else ())[()]
+            return draw_values(param.var.type, (ARRAY_EXTENT,) * param.array.rank)
+        return draw_values(param.var.type, (count,) if param.kind == "lane" else ())[()]
 
     return tuple(map(argument, program.params))
 

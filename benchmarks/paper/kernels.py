@@ -19,7 +19,7 @@ from mixad.scalar.pushforward import pushforward
 
 def program_of(function: mixad.BroadcastFunction, arguments: Sequence[Any]) -> Program:
     """Return the typed program of a function for some arrays."""
-    return function._parsed(tuple(arguments), {})[0].program
+    return function._parse(tuple(arguments), {})[0].program
 
 
 def partials_kernel(program: Program, wrt: Sequence[int]) -> Kernel:

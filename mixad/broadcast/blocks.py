@@ -11,7 +11,7 @@ import numpy as np
 
 from mixad.backends.arrays import is_array
 from mixad.backends.execute import broadcast_shape, capability_beside, kernel_for
-from mixad.broadcast.results import as_returned
+from mixad.broadcast.results import user_result
 from mixad.broadcast.with_respect_to import Names, real_leaves
 from mixad.errors import KernelGradientError
 from mixad.kernel.options import KernelOptions, Mode
@@ -64,7 +64,7 @@ def value_and_jacobian(
         )
     primals, blocks = _blocks(parsed.program, values, indices, options, with_primals)
     is_one = parsed.returned is None and parsed.single
-    value = as_returned(parsed, tuple(primals)) if with_primals else None
+    value = user_result(parsed, tuple(primals)) if with_primals else None
     return value, blocks[..., 0, :] if is_one else blocks
 
 

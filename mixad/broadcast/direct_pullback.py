@@ -52,15 +52,15 @@ def pull_at_once(
     if described not in call.pulled:
         call.pulled[described] = True
     elif run is True and not library_of(cotangent).memory.is_capturing():  # or none can be read
-        call.pulled[described] = _tried(f, call, [*args, cotangent], found) or False
+        call.pulled[described] = _try_kernel(f, call, [*args, cotangent], found) or False
     return found
 
 
-def _tried(
+def _try_kernel(
     f: BroadcastFunction[Any], call: PreparedCall, given: Sequence[Any], found: Pulled
 ) -> Callable[[Sequence[Any]], Pulled] | None:
     """Return what launches the kernel of a call, if it gives what was found; None elsewhere."""
-    run = _planned(f, call, given, found)
+    run = _plan(f, call, given, found)
     if run is None:
         return None
     (value, gradients), (known_value, known_gradients) = run(given), found
@@ -68,7 +68,7 @@ def _tried(
     return run if all(have_same_bits(a, b) for a, b in pairs) else None
 
 
-def _planned(
+def _plan(
     f: BroadcastFunction[Any], call: PreparedCall, given: Sequence[Any], found: Pulled
 ) -> Callable[[Sequence[Any]], Pulled] | None:
     program, options, wrt = call.found.parsed.program, f._options, tuple(range(len(given) - 1))
@@ -88,11 +88,9 @@ def _planned(
         shape = tuple(gradient.shape)
         requests.append(OutputRequest(*place, None if shape == tuple(value.shape) else shape))
     kernel = kernel_for(plan.passes, tuple(requests))
-    return partial(_launched, kernel, plan.kept, options.backend)
+    return partial(_launch, kernel, plan.kept, options.backend)
 
 
-def _launched(
-    kernel: Any, kept: Sequence[int], backend: str | None, given: Sequence[Any]
-) -> Pulled:
+def _launch(kernel: Any, kept: Sequence[int], backend: str | None, given: Sequence[Any]) -> Pulled:
     value, *gradients = kernel([given[k] for k in kept], backend)
     return value, gradients

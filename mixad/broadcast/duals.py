@@ -77,7 +77,7 @@ def _dual_arrays(
         warn_of_decided_results(program, tuple(wrt), tuple(range(len(program.outputs))))
     slots = even_chunks(len(wrt), options.chunk or MAX_PARTIALS) or (range(0),)
     passes = [_dual_pass(program, values, [wrt[slot] for slot in part], options) for part in slots]
-    return list(map(_joined, zip(*passes, strict=True)))
+    return list(map(_join_passes, zip(*passes, strict=True)))
 
 
 def _dual_pass(
@@ -86,7 +86,7 @@ def _dual_pass(
     """Return the outputs with their partials with respect to some params, from one pass."""
     dual = _dual_program(program, program.origin, tuple(wrt))
     arrays = apply_program(dual.program, values, options)
-    return [_taken(output, arrays, wrt) for output in dual.outputs]
+    return [_output_at(output, arrays, wrt) for output in dual.outputs]
 
 
 @lru_cache(maxsize=1024)
@@ -95,7 +95,7 @@ def _dual_program(program: Program, origin: str, wrt: tuple[int, ...]) -> DualPr
     return pushforward(program, wrt)
 
 
-def _taken(positions: DualChunk[int], arrays: Sequence[Any], wrt: Sequence[int]) -> _Dual:
+def _output_at(positions: DualChunk[int], arrays: Sequence[Any], wrt: Sequence[int]) -> _Dual:
     """Return an output of arrays for one of positions; static zeros become arrays of zeros."""
     primal = arrays[positions.primal]
     values = plain(primal)
@@ -111,7 +111,7 @@ def _taken(positions: DualChunk[int], arrays: Sequence[Any], wrt: Sequence[int])
     return _Dual(primal, partials)
 
 
-def _joined(parts: Sequence[_Dual]) -> _Dual:
+def _join_passes(parts: Sequence[_Dual]) -> _Dual:
     """Return one output's results of several passes as one."""
     if parts[0].partials is None:
         return parts[0]

@@ -108,17 +108,18 @@ class Explanation:
             "placement": f"{self.placement}; {self.vjp_placement} where the value is needed first",
             "static zeros": ", ".join(self.static_zeros) or "none",
             "shape": f"{self.shape}, loops over {' x '.join(map(str, self.loops))}",
-            "moves": f"{_scaled(self.bytes_read, 'B')} read, "
-            f"{_scaled(self.bytes_written, 'B')} written",
-            "floor": f"{_scaled(self.floor_bytes, 'B')} at the bandwidth of a copy",
-            "arithmetic": f"{_scaled(self.flops, 'flop')}, {self._intensity:.2g} per byte",
+            "moves": f"{_scale_unit(self.bytes_read, 'B')} read, "
+            f"{_scale_unit(self.bytes_written, 'B')} written",
+            "floor": f"{_scale_unit(self.floor_bytes, 'B')} at the bandwidth of a copy",
+            "arithmetic": f"{_scale_unit(self.flops, 'flop')}, {self._intensity:.2g} per byte",
             "kernel": f"{self.cache_key[:16]}, {state}",
         }
         lines = [f"{name + ':':<14}{text}" for name, text in rows.items()]
-        lines += [f"{f'pass {k}:':<14}{_described(f)}" for k, f in enumerate(self.functions)]
+        texts = map(_describe_function, self.functions)
+        lines += [f"{f'pass {k}:':<14}{text}" for k, text in enumerate(texts)]
         if self.expected_seconds is not None:
             expected = f"{1e6 * self.expected_seconds:.3g} µs"
-            at = f"{_scaled(int(self.bandwidth or 0), 'B/s')}, the bandwidth of the memory"
+            at = f"{_scale_unit(int(self.bandwidth or 0), 'B/s')}, the bandwidth of the memory"
             lines.append(f"{'expected:':<14}{expected} at {at}")
         return "\n".join(lines)
 
@@ -191,7 +192,7 @@ def _bandwidth(kernel: PlannedKernel) -> float | None:
         return float(backend.bandwidth(kernel.like)) or None
 
 
-def _described(function: DeviceFunction) -> str:
+def _describe_function(function: DeviceFunction) -> str:
     local = f"{function.local} B of local memory" if function.local else "no spills"
     return (
         f"{function.registers} registers, {local}, {function.shared} B of shared memory, "
@@ -212,7 +213,7 @@ def _reason(name: str, library: str) -> str:
     return f"made for {library}, {how}" if made_for_it else f"takes any arrays, {how}"
 
 
-def _scaled(count: int, unit: str) -> str:
+def _scale_unit(count: int, unit: str) -> str:
     for prefix, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if count >= size:
             return f"{count / size:.1f} {prefix}{unit}"

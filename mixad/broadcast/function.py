@@ -16,13 +16,13 @@ from mixad.backends.arrays import describe_array
 from mixad.backends.integrations import LOADED, follower, load_integrations
 from mixad.backends.numbers import are_numbers
 from mixad.broadcast.duals import dual_chunks
-from mixad.broadcast.graph_calls import numbered, numbered_bound
+from mixad.broadcast.graph_calls import register_bound, register_kernel
 from mixad.broadcast.results import (
-    applied,
     as_numbers,
-    as_returned,
+    call_kernel,
     made_whole,
     stores_whole,
+    user_result,
     with_complex,
 )
 from mixad.broadcast.with_respect_to import Names, active_leaves
@@ -96,19 +96,19 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         )
         self._source = self._specialiser.source
         self._needs_instance = self._source.needs_instance
-        self._number = numbered(self)
+        self._number = register_kernel(self)
         self._helpers: tuple[Any, ...] = ()
         load_integrations()
 
     def __repr__(self) -> str:
         return f"<mixad.broadcast {self._source.name}({', '.join(self._source.parameters)})>"
 
-    def _reduced(self) -> tuple[Any, ...]:
+    def _reduce(self) -> tuple[Any, ...]:
         function = self._function
         if type(function) is MethodType and self._is_of_class(function):
             return getattr, (function.__self__, function.__name__)
         helpers = [source.function for source in self._source.snapshot().sources]
-        return _unpickled, (by_value(function), self._options, helpers_by_value(helpers))
+        return _unpickle, (by_value(function), self._options, helpers_by_value(helpers))
 
     def _is_of_class(self, method: MethodType) -> bool:
         """Whether a method's object has this kernel under its name."""
@@ -125,7 +125,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
             return self
         function = self._function.__get__(instance, owner)
         bound: BroadcastFunction[R_co] = BroadcastFunction(function, self._options)
-        bound._number = numbered_bound(bound, self._number, instance)
+        bound._number = register_bound(bound, self._number, instance)
         return bound
 
     @property
@@ -193,7 +193,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
                     return integration.trace(self._number, args, kwargs)
             if self._needs_instance and self._is_through_class(args):
                 return self.__get__(args[0])(*args[1:], **kwargs)
-            call, values = self._specialiser.bound(args, kwargs)
+            call, values = self._specialiser.bind_call(args, kwargs)
             run = call.run
             if run is not None:
                 try:
@@ -204,13 +204,13 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
                 return outputs[0] if call.finish is None else call.finish(values, outputs)
             strand = _strand_of(call, values)
             if strand is None:
-                return self._called(call, values)
+                return self._launch_or_record(call, values)
             return self._record(strand, call, values)
         except Exception as error:
             hide_frames(error)
             raise
 
-    def _called(self, call: PreparedCall, values: Sequence[Any]) -> Any:
+    def _launch_or_record(self, call: PreparedCall, values: Sequence[Any]) -> Any:
         """Launch a kernel, or record it as a node."""
         found, parsed = call.found, call.found.parsed
         if found.whole is not None and stores_whole(parsed, values, self._options):
@@ -218,15 +218,15 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         if _DIRECT.issuperset(map(type, values)):  # nothing to record, nothing to convert
             outputs = found.call.kernel(values, self._options.backend)
         else:
-            outputs = applied(found.call, values, self._options)
+            outputs = call_kernel(found.call, values, self._options)
         if call.guard is not None:
             self._prepare(call, values)
-        return _returned(parsed, values, outputs)
+        return _make_result(parsed, values, outputs)
 
     def _record(self, strand: Strand, call: PreparedCall, values: Sequence[Any]) -> Any:
         """Record a call in a strand."""
         parsed, found = call.found.parsed, strand.applied(self._operation(call), values)
-        return as_returned(parsed, found if type(found) is tuple else (found,))
+        return user_result(parsed, found if type(found) is tuple else (found,))
 
     def _operation(self, call: PreparedCall) -> Operation:
         """Return the operation of a call in a strand; it holds nothing of the user's."""
@@ -249,7 +249,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         prepared = call.found.call.kernel.prepare_launch(values, self._options.backend)
         if prepared.audit is None:
             parsed = call.found.parsed
-            call.finish = None if _is_output(parsed) else partial(_returned, parsed)
+            call.finish = None if _is_output(parsed) else partial(_make_result, parsed)
             call.run = prepared.run
 
     @short_traceback
@@ -331,7 +331,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         >>> area.duals(np.array([2.0]), np.array([5.0])).partials["a"]
         array([5.])
         """
-        return dual_chunks(*self._parsed(args, kwargs), wrt, self._options)
+        return dual_chunks(*self._parse(args, kwargs), wrt, self._options)
 
     @short_traceback
     def jacobian(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Any:
@@ -379,7 +379,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
             value_and_jacobian,  # as below: what calls need not is not imported
         )
 
-        parsed, values = self._parsed(args, kwargs)
+        parsed, values = self._parse(args, kwargs)
         return value_and_jacobian(parsed, values, wrt, self._options, with_primals=False)[1]
 
     @short_traceback
@@ -417,7 +417,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         """
         from mixad.broadcast.blocks import value_and_jacobian
 
-        return value_and_jacobian(*self._parsed(args, kwargs), wrt, self._options)
+        return value_and_jacobian(*self._parse(args, kwargs), wrt, self._options)
 
     @short_traceback
     def explain(self, *args: Any, wrt: Names = None, **kwargs: Any) -> Explanation:
@@ -465,7 +465,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         """
         from mixad.broadcast.explain import explain_call
 
-        return explain_call(*self._differentiated(args, kwargs, wrt), self._options)
+        return explain_call(*self._program_of_wrt(args, kwargs, wrt), self._options)
 
     @short_traceback
     def kinks(
@@ -521,7 +521,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         info = self._source.info
         first = info.text.line(info.node)
         return kink_report(
-            *self._differentiated(args, kwargs, wrt), self._options, tolerance, first
+            *self._program_of_wrt(args, kwargs, wrt), self._options, tolerance, first
         )
 
     @short_traceback
@@ -591,7 +591,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
 
         info = self._source.info
         first = info.text.line(info.node)
-        return trace_call(*self._differentiated(args, kwargs, wrt), at, first)
+        return trace_call(*self._program_of_wrt(args, kwargs, wrt), at, first)
 
     @short_traceback
     def source(
@@ -652,7 +652,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         """
         from mixad.broadcast.stages import stage_text
 
-        return stage_text(*self._differentiated(args, kwargs, wrt), self._options, stage)
+        return stage_text(*self._program_of_wrt(args, kwargs, wrt), self._options, stage)
 
     @short_traceback
     def export(
@@ -733,7 +733,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         """
         from mixad.export import Call, export_call
 
-        parsed, values = self._parsed(args, kwargs)
+        parsed, values = self._parse(args, kwargs)
         wants = {what} if isinstance(what, str) else set(what)
         leaves = active_leaves(parsed, values, wrt) if wants != {"value"} else ()
         active = tuple(i for leaf in leaves for i in leaf.params)
@@ -743,11 +743,11 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
 
     # -- internals -------------------------------------------------------------------------------
 
-    def _differentiated(
+    def _program_of_wrt(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Names
     ) -> tuple[Program, tuple[Any, ...], list[int]]:
         """Return the program, plain values of its params, and which of these ``wrt`` names."""
-        parsed, values = self._parsed(args, kwargs)
+        parsed, values = self._parse(args, kwargs)
         indices = [i for leaf in active_leaves(parsed, values, wrt) for i in leaf.params]
         return parsed.program, tuple(map(plain, values)), indices
 
@@ -758,7 +758,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         """
         call = self._specialiser.recall(args)
         if call is None and learn and not self._needs_instance:
-            self._specialiser.bound(args, {})
+            self._specialiser.bind_call(args, {})
             call = self._specialiser.recall(args)
         return call if call is not None and _is_output(call.found.parsed) else None
 
@@ -766,11 +766,11 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         """Whether a method is called as ``A.f(a, x)``, or by a property."""
         return bool(args) and self._source.takes_instance(args[0])
 
-    def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
+    def _parse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
         if self._needs_instance and self._is_through_class(args):
-            return self.__get__(args[0])._parsed(args[1:], kwargs)
-        call, values = self._specialiser.bound(args, kwargs)
+            return self.__get__(args[0])._parse(args[1:], kwargs)
+        call, values = self._specialiser.bind_call(args, kwargs)
         return call.found.parsed, tuple(map(unwrapped, values))
 
 
@@ -794,15 +794,15 @@ def _is_output(parsed: Parsed) -> bool:
     return parsed.single and not (parsed.scalars or parsed.complex_outputs or parsed.returned)
 
 
-def _returned(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -> Any:
+def _make_result(parsed: Parsed, values: Sequence[Any], outputs: tuple[Any, ...]) -> Any:
     """Return the function's result, made of the outputs of its program."""
     outputs = as_numbers(parsed, values, outputs)
     if parsed.complex_outputs:
         outputs = with_complex(outputs, parsed.complex_outputs)
-    return as_returned(parsed, outputs)
+    return user_result(parsed, outputs)
 
 
-def _unpickled(function: Any, options: KernelOptions, helpers: Any) -> BroadcastFunction[Any]:
+def _unpickle(function: Any, options: KernelOptions, helpers: Any) -> BroadcastFunction[Any]:
     """Return a kernel, which holds its helpers: their text is known while they live."""
     kernel: BroadcastFunction[Any] = BroadcastFunction(function, options)
     kernel._helpers = helpers

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from mixad.errors import TracerError
 from mixad.scalar.parse import Parsed
 
-__all__ = ["call_in_graph", "numbered", "numbered_bound"]
+__all__ = ["call_in_graph", "register_bound", "register_kernel"]
 
 
 class Kernel(Protocol):
@@ -18,7 +18,7 @@ class Kernel(Protocol):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the function at every element."""
 
-    def _parsed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
+    def _parse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Parsed, Any]:
         """Return the program for these arguments and the values of its params."""
 
 
@@ -30,14 +30,14 @@ _BOUND: dict[tuple[int, int], int] = {}
 """The number of a bound function, by that of the function and the id of the object."""
 
 
-def numbered(kernel: Kernel) -> int:
+def register_kernel(kernel: Kernel) -> int:
     """Return the number by which graphs name this function while it lives."""
     number = next(_NUMBERS)
     _KERNELS[number] = kernel
     return number
 
 
-def numbered_bound(kernel: Kernel, unbound: int, instance: object) -> int:
+def register_bound(kernel: Kernel, unbound: int, instance: object) -> int:
     """Return the number of a function that is bound to an object: always the same.
 
     Python binds a method anew at each call, and a compiled graph has to find it again.
@@ -62,7 +62,7 @@ def call_in_graph(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     value from outside: the graph would not see that it changes.
     """
     kernel = _KERNELS[number]
-    parsed, _ = kernel._parsed(args, kwargs)
+    parsed, _ = kernel._parse(args, kwargs)
     if parsed.captures:
         names = ", ".join(dict.fromkeys(repr(c.name) for c in parsed.captures))
         raise TracerError(

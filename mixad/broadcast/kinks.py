@@ -129,7 +129,7 @@ def kink_report(
     found = KernelCall.storing(derived).kernel(kernel_values(derived, values), options.backend)
     limits = [_default(p.type) if tolerance is None else float(tolerance) for p in places]
     near = [least <= limit for least, limit in zip(found, limits, strict=True)]
-    kinks = (_located(*of_place) for of_place in zip(places, found, near, limits, strict=True))
+    kinks = (_locate(*of_place) for of_place in zip(places, found, near, limits, strict=True))
     return KinkReport(
         program.name,
         broadcast_shape(program, [tuple(getattr(v, "shape", ())) for v in values]),
@@ -162,16 +162,16 @@ def _positions(mask: Any) -> Any:
     return xp.nonzero(xp.reshape(mask, (-1,)))[0]
 
 
-def _located(place: Place, least: Any, near: Any, limit: float) -> Kink:
+def _locate(place: Place, least: Any, near: Any, limit: float) -> Kink:
     """Return the elements of an array of margins that are near, the nearest first."""
     xp, at = library_of(least).xp, _positions(near)
     found = xp.take(xp.reshape(least, (-1,)), at)
     order = xp.argsort(found, stable=True)
-    indices = _unravelled(xp.take(at, order), tuple(least.shape))
+    indices = _unravel(xp.take(at, order), tuple(least.shape))
     return Kink(place.kind, place.line, limit, indices, xp.take(found, order))
 
 
-def _unravelled(at: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+def _unravel(at: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """Return positions in a flattened array as indices along each axis."""
     found: list[Any] = []
     for extent in reversed(shape):

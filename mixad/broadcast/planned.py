@@ -27,7 +27,7 @@ from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
 from mixad.tape.kernel_call import kernel_values
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 
-__all__ = ["PlannedCall", "PlannedKernel", "planned_call"]
+__all__ = ["LaunchPlan", "PlannedKernel", "planned_call"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class PlannedKernel:
 
 
 @dataclass(frozen=True)
-class PlannedCall:
+class LaunchPlan:
     """The kernels that make values and gradients, in order.
 
     There are two if partials are computed with the primal.
@@ -94,7 +94,7 @@ class PlannedCall:
 
 def planned_call(
     program: Program, values: Sequence[Any], wrt: Sequence[int], options: KernelOptions
-) -> PlannedCall:
+) -> LaunchPlan:
     """Plan and compile the kernels that `mixad.value_and_vjp` of a call would run."""
     call = _Call(program, tuple(values), tuple(wrt), options)
     return call.forward() if options.placement == "forward" else call.reverse()
@@ -109,22 +109,22 @@ class _Call:
     wrt: tuple[int, ...]
     options: KernelOptions
 
-    def reverse(self) -> PlannedCall:
+    def reverse(self) -> LaunchPlan:
         """One kernel makes everything; the program itself where all gradients are zero."""
         plan = plan_pullback(
             self.program, self.wrt, self.floats, self.options.mode, with_primals=True
         )
         places = [place for place in plan.gradients if place is not None]
         if not places:
-            return self.planned([self.storing(self.program)], plan.strategy, (), self.wrt)
+            return self.plan_call([self.storing(self.program)], plan.strategy, (), self.wrt)
         given = [*self.values, *self.cotangents()]
         requests = [*(OutputRequest(*place) for place in plan.primals), *self.requests(plan)]
         results = (*self.outputs, *self.gradients(plan))
         kernel = self.kernel(plan.passes, requests, [given[i] for i in plan.kept], results)
         chunks = tuple(Counter(at for at, _ in places).values())
-        return self.planned([kernel], plan.strategy, chunks, self.zeros(plan))
+        return self.plan_call([kernel], plan.strategy, chunks, self.zeros(plan))
 
-    def forward(self) -> PlannedCall:
+    def forward(self) -> LaunchPlan:
         """One kernel makes values and partials, one more contracts them with the cotangents."""
         dual = plan_forward(self.program, self.wrt, self.options)
         contraction = plan_contraction(dual, self.wrt, self.floats)
@@ -135,16 +135,16 @@ class _Call:
             kept = [given[i] for i in contraction.kept]
             requests, results = self.requests(contraction), self.gradients(contraction)
             kernels.append(self.kernel(contraction.passes, requests, kept, results))
-        return self.planned(kernels, "forward", self.chunks(dual), self.zeros(contraction))
+        return self.plan_call(kernels, "forward", self.chunks(dual), self.zeros(contraction))
 
-    def planned(
+    def plan_call(
         self,
         kernels: Sequence[PlannedKernel],
         strategy: Literal["forward", "reverse"],
         chunks: tuple[int, ...],
         zeros: tuple[int, ...],
-    ) -> PlannedCall:
-        return PlannedCall(tuple(kernels), strategy, chunks, zeros, library_of(self.like).name)
+    ) -> LaunchPlan:
+        return LaunchPlan(tuple(kernels), strategy, chunks, zeros, library_of(self.like).name)
 
     def chunks(self, dual: ForwardPlan) -> tuple[int, ...]:
         """Return the number of partials of each pass; passes without any are left out."""

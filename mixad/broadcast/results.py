@@ -9,7 +9,7 @@ import numpy as np
 
 from mixad.backends.execute import capability_beside
 from mixad.backends.integrations import LOADED, follower, integration_results
-from mixad.call.arguments import made, made_of_wholes
+from mixad.call.arguments import made_of_wholes, make_result
 from mixad.call.specialise import Specialisation
 from mixad.kernel.options import KernelOptions
 from mixad.namespace.constant_array import Constant
@@ -21,10 +21,10 @@ from mixad.tape.constant import constants, unwrapped
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.tracer import Tracer
 
-__all__ = ["applied", "as_numbers", "as_returned", "made_whole", "stores_whole", "with_complex"]
+__all__ = ["as_numbers", "call_kernel", "made_whole", "stores_whole", "user_result", "with_complex"]
 
 
-def applied(call: KernelCall, values: Sequence[Any], options: KernelOptions) -> tuple[Any, ...]:
+def call_kernel(call: KernelCall, values: Sequence[Any], options: KernelOptions) -> tuple[Any, ...]:
     """Make a call, or record it: here, or where a library has derivatives of its own."""
     if Constant in map(type, values):
         outputs: tuple[Any, ...] = constants(apply_call(call, [*map(unwrapped, values)], options))
@@ -77,10 +77,10 @@ def with_complex(outputs: Sequence[Any], places: Sequence[int]) -> tuple[Any, ..
     return tuple(found)
 
 
-def as_returned(parsed: Parsed, outputs: Sequence[Any]) -> Any:
+def user_result(parsed: Parsed, outputs: Sequence[Any]) -> Any:
     """Return the outputs of a program as its function returns them."""
     if parsed.returned is not None:
-        return made(parsed.returned, outputs)
+        return make_result(parsed.returned, outputs)
     return outputs[0] if parsed.single else tuple(outputs)
 
 

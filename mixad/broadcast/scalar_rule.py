@@ -98,7 +98,7 @@ class ScalarRule(PickledFunction):
     def __repr__(self) -> str:
         return f"<mixad.scalar_rule {getattr(self, '__name__', '')}>"
 
-    def _reduced(self) -> tuple[Any, ...]:
+    def _reduce(self) -> tuple[Any, ...]:
         return ScalarRule, (by_value(self._function), by_value(self._rule))
 
     @property

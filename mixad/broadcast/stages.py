@@ -46,14 +46,14 @@ def stage_text(
         return str(program)
     if stage == "pushforward":
         slots = even_chunks(len(wrt), options.chunk or MAX_PARTIALS) or (range(0),)
-        return "\n\n".join(_pushed(program, [wrt[slot] for slot in chunk]) for chunk in slots)
+        return "\n\n".join(_push(program, [wrt[slot] for slot in chunk]) for chunk in slots)
     kernels = planned_call(program, values, wrt, options).kernels
     if stage == "pullback":
         return "\n\n".join(_passes(kernels[-1]))
-    return "\n\n".join(_emitted(kernel, stage).rstrip("\n") for kernel in kernels)
+    return "\n\n".join(_emit_text(kernel, stage).rstrip("\n") for kernel in kernels)
 
 
-def _pushed(program: Program, wrt: Sequence[int]) -> str:
+def _push(program: Program, wrt: Sequence[int]) -> str:
     dual = pushforward(program, wrt)
     names = [program.params[index].name for index in wrt]
     return _returning(_places(dual, dict(enumerate(names))), dual.program)
@@ -84,7 +84,7 @@ def _returning(results: Sequence[str], program: Program) -> str:
     return f"# returns {', '.join(results)}\n{program}"
 
 
-def _emitted(kernel: PlannedKernel, stage: str) -> str:
+def _emit_text(kernel: PlannedKernel, stage: str) -> str:
     """Return a backend's text of a kernel, in the language of the stage."""
     if stage in _DEVICE_STAGES:
         return _on_device(kernel, stage)
@@ -96,7 +96,7 @@ def _emitted(kernel: PlannedKernel, stage: str) -> str:
             f"the backend {backend.name!r} has no stage {stage!r}: use "
             "stage='llvm', or another backend"
         )
-    return f"{_commented(kernel.passes, '#')}{_text(backend, 'assembly', spec)}"
+    return f"{_comment_lines(kernel.passes, '#')}{_text(backend, 'assembly', spec)}"
 
 
 def _text(backend: Backend, method: str, *arguments: Any) -> str:
@@ -126,10 +126,10 @@ def _on_device(kernel: PlannedKernel, stage: str) -> str:
         return text
     code = compile_text(text, architecture)
     shown = code.ptx if stage == "ptx" else disassemble(code.cubin)
-    return f"{_commented(kernel.passes, '//')}{shown}"
+    return f"{_comment_lines(kernel.passes, '//')}{shown}"
 
 
-def _commented(passes: Sequence[Program], mark: str) -> str:
+def _comment_lines(passes: Sequence[Program], mark: str) -> str:
     """Return the user's lines as an assembler's comments, all at once: instructions mix them."""
     lines = dict.fromkeys(line.shown for p in passes for line in source_lines(p))
     shown = (line.encode("ascii", "backslashreplace").decode("ascii") for line in lines)

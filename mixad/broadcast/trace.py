@@ -105,13 +105,13 @@ def _table(blocks: Sequence[tuple[str, Sequence[Row]]], wrt: Sequence[str]) -> I
         for column in zip(*cells, *(row for _, rows in spelled for row in rows), strict=True)
     ]
     for number, (title, rows) in enumerate(spelled):
-        heading = _joined((title, *cells[0][1:]), widths) if number == 0 else title
+        heading = _join_cells((title, *cells[0][1:]), widths) if number == 0 else title
         yield heading.rstrip()
         for row in rows:
-            yield _joined(row, widths).rstrip()
+            yield _join_cells(row, widths).rstrip()
 
 
-def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _join_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
     first, *others = zip(cells, widths, strict=True)
     return "  ".join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)])
 

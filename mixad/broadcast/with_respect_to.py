@@ -31,9 +31,9 @@ def active_leaves(parsed: Parsed, values: Sequence[Any], wrt: Names) -> list[Lea
     single = (Leaf(params[i].name, i, (), 1, is_complex=False) for i in scalars)
     known = {leaf.name: leaf for leaf in single if _is_of_floats(parsed, values, leaf)}
     known |= {leaf.name: leaf for leaf in own}
-    names = _listed(wrt)
+    names = _list_names(wrt)
     _refuse_arrays(parsed, names)
-    found = [_named(name, known, own) for name in names]
+    found = [_leaves_named(name, known, own) for name in names]
     unknown = [name for name, leaves in zip(names, found, strict=True) if not leaves]
     if unknown:
         shown = dict.fromkeys([*(leaf.name for leaf in own), *_outside(parsed, known)])
@@ -86,7 +86,7 @@ def _outside(parsed: Parsed, known: dict[str, Leaf]) -> list[str]:
     return [name for name, leaf in known.items() if leaf.first >= first]
 
 
-def _named(name: str, known: dict[str, Leaf], own: Sequence[Leaf]) -> list[Leaf]:
+def _leaves_named(name: str, known: dict[str, Leaf], own: Sequence[Leaf]) -> list[Leaf]:
     """Return the names that a name stands for: itself, or those in a structure."""
     if name in known:
         return [known[name]]
@@ -103,7 +103,7 @@ def _is_float(kind: ScalarType | ArrayType, value: Any) -> bool:
     return isinstance(kind, ScalarType) and kind.is_float and type(value) is not int
 
 
-def _listed(wrt: Any) -> list[str]:
+def _list_names(wrt: Any) -> list[str]:
     """Return the names in ``wrt``; one stands for itself."""
     names = [wrt] if isinstance(wrt, str) or not isinstance(wrt, Iterable) else list(wrt)
     if not all(isinstance(name, str) for name in names):

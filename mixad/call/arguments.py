@@ -28,8 +28,18 @@ from mixad.scalar.types import I64
 from mixad.tape.core_axes import put_together, taken_apart
 from mixad.tape.tracer import Tracer
 
-__all__ = ["Form", "array_of_numbers", "elements_of", "forms_of", "is_structured", "made",
-           "made_of_wholes", "output_cores", "places_along", "stored_whole"]  # fmt: skip
+__all__ = [
+    "Form",
+    "array_of_numbers",
+    "elements_of",
+    "forms_of",
+    "is_structured",
+    "made_of_wholes",
+    "make_result",
+    "output_cores",
+    "places_along",
+    "stored_whole",
+]  # fmt: skip
 
 _SIMPLE = frozenset({np.ndarray, *PYTHON_SCALARS})
 """Types of most arguments, which are no structures."""
@@ -158,7 +168,7 @@ def _of_core(what: str, value: Any, core: Core, lengths: dict[str, int], leaves:
     if len(shape) < len(core):
         raise KernelTypeError(
             f"{what} has shape {shape}, the signature takes its last "
-            f"{'axis' if len(core) == 1 else f'{len(core)} axes'} as {_spelled(core)}",
+            f"{'axis' if len(core) == 1 else f'{len(core)} axes'} as {_core_text(core)}",
             hint="pass an array with these axes, or a sequence of numbers",
         )
     last = shape[len(shape) - len(core) :]
@@ -168,7 +178,7 @@ def _of_core(what: str, value: Any, core: Core, lengths: dict[str, int], leaves:
             named = f", where {given} is {expected}" if isinstance(given, str) else ""
             raise KernelTypeError(
                 f"{what} has shape {shape}, the signature takes its last "
-                f"{'axis' if len(core) == 1 else f'{len(core)} axes'} as {_spelled(core)}{named}",
+                f"{'axis' if len(core) == 1 else f'{len(core)} axes'} as {_core_text(core)}{named}",
                 hint="pass an array whose last axes fit",
             )
     return Form(structure, last)
@@ -182,7 +192,7 @@ def _lengths_of(
     if not is_axis or structure.kind not in (list, tuple):
         if is_axis or structure.kind is not None:
             raise KernelTypeError(
-                f"{what}: a sequence stands for an array of the core {_spelled(core)}",
+                f"{what}: a sequence stands for an array of the core {_core_text(core)}",
                 hint="pass an array, or one sequence in another for each of its axes",
             )
         return ()
@@ -192,7 +202,7 @@ def _lengths_of(
     return (len(structure.children), *inner.pop())
 
 
-def _spelled(core: Core) -> str:
+def _core_text(core: Core) -> str:
     return f"({','.join(map(str, core))})"
 
 
@@ -207,7 +217,7 @@ def _of_structure(what: str, parameter: str, value: Any, leaves: list[Any]) -> F
             hint="a number, text or a tuple in its place",
         ) from None
     leaves += found
-    return Form(structure, (), tuple(_known(structure)))
+    return Form(structure, (), tuple(_static_key(structure)))
 
 
 def _check_kinds(what: str, spelled: str, structure: pytree.Structure) -> None:
@@ -224,12 +234,12 @@ def _check_kinds(what: str, spelled: str, structure: pytree.Structure) -> None:
         _check_kinds(what, spelled + suffix, child)
 
 
-def _known(structure: pytree.Structure) -> list[Hashable]:
+def _static_key(structure: pytree.Structure) -> list[Hashable]:
     """Return a key that distinguishes equal static fields of other types."""
     own: list[Hashable] = []
     if structure.kind is not None and dataclasses.is_dataclass(structure.kind):
         own += distinguish(structure.static[1])
-    return own + [k for child in structure.children for k in _known(child)]
+    return own + [k for child in structure.children for k in _static_key(child)]
 
 
 def elements_of(leaves: Sequence[Any], forms: Sequence[Form]) -> tuple[Any, ...]:
@@ -326,7 +336,7 @@ def _in_core(array: Any, core: tuple[int, ...]) -> Any:
     return own_library(array).xp.reshape(array, (*around, *core))
 
 
-def made(returned: Returned, outputs: Sequence[Any]) -> Any:
+def make_result(returned: Returned, outputs: Sequence[Any]) -> Any:
     """Return the function's result from the outputs of its program."""
     return pytree.unflatten(
         returned.structure,

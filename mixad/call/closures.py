@@ -18,32 +18,32 @@ from mixad.call.signature import TransformedFunction
 from mixad.scalar.parse.code import globals_read
 from mixad.tape.tracer import Tracer
 
-__all__ = ["captured", "frozen", "substituted"]
+__all__ = ["captured_values", "freeze", "substitute"]
 
 
-def frozen(f: Any) -> Any:
+def freeze(f: Any) -> Any:
     """Return a copy of a function with its present closure and the containers in it."""
-    return _Copy(lambda value: value, anew=True).of(f)
+    return _Copy(lambda value: value, anew=True).replace_in(f)
 
 
-def captured(f: Any) -> tuple[list[Tracer], list[Array]]:
+def captured_values(f: Any) -> tuple[list[Tracer], list[Array]]:
     """Return the traced values that a function captures, and the arrays that it reads, each once.
 
     Arrays include those that it finds under a global name.
     """
     found: dict[int, Any] = {}
 
-    def noted(value: Any) -> Any:
+    def note(value: Any) -> Any:
         return found.setdefault(id(value), value)
 
-    _Copy(noted).of(f)
+    _Copy(note).replace_in(f)
     tracers = [value for value in found.values() if isinstance(value, Tracer)]
     return tracers, [value for value in found.values() if not isinstance(value, Tracer)]
 
 
-def substituted(f: Any, values: Mapping[int, Any]) -> Any:
+def substitute(f: Any, values: Mapping[int, Any]) -> Any:
     """Return a copy of a function with values in place of captured tracers, by their ids."""
-    return _Copy(lambda value: values.get(id(value), value)).of(f)
+    return _Copy(lambda value: values.get(id(value), value)).replace_in(f)
 
 
 class _Copy:
@@ -58,7 +58,7 @@ class _Copy:
         self._anew = anew
         self._known: dict[int, Any] = {}
 
-    def of(self, value: Any) -> Any:
+    def replace_in(self, value: Any) -> Any:
         """Return a value with replaced tracers and arrays; the value itself if there are none."""
         if isinstance(value, Tracer):
             return self._swap(value)
@@ -67,20 +67,20 @@ class _Copy:
         if type(value) is FunctionType:
             return self._function(value)
         if type(value) is TransformedFunction:
-            f = self.of(value.transformed)
+            f = self.replace_in(value.transformed)
             return value if f is value.transformed else value.of(f)
         if type(value) is MethodType:
-            return MethodType(self.of(value.__func__), self.of(value.__self__))
+            return MethodType(self.replace_in(value.__func__), self.replace_in(value.__self__))
         if type(value) is functools.partial:
-            arguments = self.of(value.args), self.of(value.keywords)
-            return functools.partial(self.of(value.func), *arguments[0], **arguments[1])
+            arguments = self.replace_in(value.args), self.replace_in(value.keywords)
+            return functools.partial(self.replace_in(value.func), *arguments[0], **arguments[1])
         return self._container(value)
 
     def _container(self, value: Any) -> Any:
         leaves, structure = pytree.flatten(value)
         if structure is pytree.LEAF:
             return self._swap(value) if is_array(value) else value
-        copies = [self.of(leaf) for leaf in leaves]
+        copies = [self.replace_in(leaf) for leaf in leaves]
         changed = any(new is not leaf for new, leaf in zip(copies, leaves, strict=True))
         if changed or (self._anew and any(isinstance(leaf, Tracer) for leaf in leaves)):
             copied = pytree.unflatten(structure, copies)
@@ -97,13 +97,13 @@ class _Copy:
         scope = self._scope(function)
         twin = FunctionType(function.__code__, scope, function.__name__, None, closure or None)
         self._known[id(function)] = twin
-        twin.__defaults__ = self.of(function.__defaults__)
-        twin.__kwdefaults__ = self.of(function.__kwdefaults__)
+        twin.__defaults__ = self.replace_in(function.__defaults__)
+        twin.__kwdefaults__ = self.replace_in(function.__kwdefaults__)
         twin.__qualname__ = function.__qualname__
         twin.__dict__.update(function.__dict__)
         for new, old in zip(closure, cells, strict=True):
             if new is not old and not _is_empty(old):
-                new.cell_contents = self.of(old.cell_contents)
+                new.cell_contents = self.replace_in(old.cell_contents)
         return twin
 
     def _scope(self, function: FunctionType) -> dict[str, Any]:

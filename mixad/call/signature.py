@@ -114,12 +114,12 @@ class TransformedFunction(PickledFunction):
         """The function that is transformed."""
         return self._made_of[0]
 
-    def _reduced(self) -> tuple[Any, ...]:
+    def _reduce(self) -> tuple[Any, ...]:
         f, transform, options = self._made_of
-        return _transformed, (transform, by_value(f), options)
+        return _transform, (transform, by_value(f), options)
 
 
-def _transformed(transform: Function, f: Function, options: dict[str, Any]) -> Any:
+def _transform(transform: Function, f: Function, options: dict[str, Any]) -> Any:
     return transform(f, **options)
 
 

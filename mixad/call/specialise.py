@@ -178,7 +178,7 @@ class Compound(NamedTuple):
             ]
         )
 
-    def grouped(self, leaves: Sequence[Argument]) -> list[Described]:
+    def group_leaves(self, leaves: Sequence[Argument]) -> list[Described]:
         """Return each argument's description for the parser, from those of arrays and numbers."""
         left = iter(leaves)
         return [self._of_form(form, left) for form in self.forms]
@@ -271,7 +271,7 @@ class Specialiser:
                     "the annotation, or write () for it"
                 )
 
-    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[PreparedCall, Any]:
+    def bind_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[PreparedCall, Any]:
         """Return the program for the types of these arguments, and all values that it takes."""
         key = self._key(args)
         call = None if kwargs else self._calls.get(key)
@@ -283,7 +283,7 @@ class Specialiser:
             snapshot = self.source.snapshot(describe)
         except (KernelTypeError, TracerError) as error:
             raise error.about(f"{self.source.name}: a value from outside") from None
-        call, values, is_plain = self._bound(args, kwargs, snapshot)
+        call, values, is_plain = self._find_program(args, kwargs, snapshot)
         if is_plain and not (kwargs or None in key or call.found.parsed.limits):
             self._remember(key, call, snapshot)
         return call, values
@@ -302,7 +302,7 @@ class Specialiser:
             key += tuple([getattr(args[i], "ndim", None) for i in self._whole if i < len(args)])
         return key
 
-    def _bound(
+    def _find_program(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], snapshot: Snapshot
     ) -> tuple[PreparedCall, Sequence[Any], bool]:
         """Find the program by the types of all values; return whether it takes these unchanged."""
@@ -316,7 +316,7 @@ class Specialiser:
         ranks = self._ranks(values) if self._whole else ()
         is_compound = is_structured(values) or (self._takes_tuples and tuple in map(type, values))
         if self._signature is not None or is_compound:
-            values, compound = self._taken_apart(values)
+            values, compound = self._flatten_values(values)
         key = (*map(_kind, values), snapshot.key, default_dtypes(), self._implicit, compound, ranks)
         found = self._known.get(key)
         if isinstance(found, dict):
@@ -366,7 +366,7 @@ class Specialiser:
             key = (key, *snapshot.integers(needed))
         self._known.keep(key, weight, found)
 
-    def _taken_apart(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Compound]:
+    def _flatten_values(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], Compound]:
         """Return the arrays and numbers in arguments, and their forms."""
         self.check_signature()
         source, signature = self.source, self._signature
@@ -379,15 +379,15 @@ class Specialiser:
         self, values: Sequence[Any], compound: Compound | None, snapshot: Snapshot
     ) -> Specialisation:
         load_integrations()
-        arguments = self._all_described(values, compound)
+        arguments = self._describe_all(values, compound)
         library = _library_of([*arguments, *snapshot.arguments.values()])
         plain = not library.rules.numpy_scalars
         if plain:
-            arguments = self._all_described(tuple(map(plain_number, values)), compound)
+            arguments = self._describe_all(tuple(map(plain_number, values)), compound)
             snapshot = snapshot.with_plain_numbers()
         parsed = parse(
             self.source,
-            arguments if compound is None else compound.grouped(arguments),
+            arguments if compound is None else compound.group_leaves(arguments),
             snapshot,
             library.rules,
             implicit=self._implicit,
@@ -398,15 +398,15 @@ class Specialiser:
             whole = stored_whole(parsed.program, parsed.returned)
         return Specialisation(parsed, KernelCall.storing(parsed.program), plain, whole)
 
-    def _all_described(
+    def _describe_all(
         self, values: Sequence[Any], compound: Compound | None
     ) -> tuple[Argument, ...]:
         names = self.source.parameters
         if compound is not None:
             names = compound.names(names)
-        return tuple(map(self._described, names, values))
+        return tuple(map(self._describe, names, values))
 
-    def _described(self, name: str, value: Any) -> Argument:
+    def _describe(self, name: str, value: Any) -> Argument:
         try:
             argument = describe(value)
         except (KernelTypeError, TracerError) as error:

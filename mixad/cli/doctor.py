@@ -108,7 +108,7 @@ def _backends() -> Rows:
         if status.reason is None:
             yield from _details(registry.backend(status.spec.name))
     for failure in registry.failures:
-        yield failure.plugin, _failed(failure)
+        yield failure.plugin, _failure_text(failure)
 
 
 def _status(status: BackendStatus) -> str:
@@ -147,7 +147,7 @@ def _details(backend: Backend) -> Rows:
         yield from rows
 
 
-def _failed(failure: Failure) -> str:
+def _failure_text(failure: Failure) -> str:
     if failure.exception is None:
         return f"REFUSED ({failure.origin}): {failure.reason}"
     frames = traceback.extract_tb(failure.exception.__traceback__)

@@ -38,7 +38,7 @@ def product(x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12):  # type: ign
     return x0 * x1 * x2 * x3 * x4 * x5 * x6 * x7 * x8 * x9 * x10 * x11 * x12
 
 
-def on(subject: Subject, kernel: Any, **options: Any) -> Callable[..., Any]:
+def kernel_on_backend(subject: Subject, kernel: Any, **options: Any) -> Callable[..., Any]:
     """Return a kernel that runs on the backend under test."""
     chosen: Callable[..., Any] = kernel.with_options(backend=subject.spec.name, **options)
     return chosen
@@ -67,7 +67,7 @@ def test_gradients_are_those_of_the_formula(
     """Of a branch, with one argument broadcast: its gradient is summed in the kernel."""
     subject.need(BOOL, type)
     x, y = points(type)
-    kernel = on(subject, damped, placement=placement)
+    kernel = kernel_on_backend(subject, damped, placement=placement)
     given = [subject.arrays.to_library(a) for a in (x, y)]
     value, (dx, dy) = mixad.value_and_grad(lambda *a: kernel(*a).sum(), (0, 1))(*given)
     x, y = x.astype("f8"), y.astype("f8")
@@ -82,7 +82,7 @@ def test_second_derivatives_are_those_of_the_formula(subject: Subject, type: Sca
     """The gradient of the sum of a gradient."""
     subject.need(BOOL, type)
     x, y = points(type)
-    kernel = on(subject, damped)
+    kernel = kernel_on_backend(subject, damped)
 
     def total_slope(x: Any, y: Any) -> Any:
         return mixad.grad(lambda x: kernel(x, y).sum())(x).sum()
@@ -99,7 +99,7 @@ def test_loops_are_differentiated_twice(subject: Subject) -> None:
     """Each element has its own number of iterations."""
     subject.need(BOOL, F64)
     x, n = np.linspace(0.5, 1.5, 35), np.arange(35.0) % 6
-    kernel = on(subject, power)
+    kernel = kernel_on_backend(subject, power)
     given, turns = subject.arrays.to_library(x), subject.arrays.to_library(n)
 
     def slope(x: Any) -> Any:
@@ -114,7 +114,7 @@ def test_many_inputs_take_several_passes(subject: Subject) -> None:
     """Partials are computed in chunks, each a pass of one kernel."""
     subject.need(F64)
     x = [np.linspace(0.5, 1.0, 8) + k / 16 for k in range(13)]
-    kernel = on(subject, product)
+    kernel = kernel_on_backend(subject, product)
     given = map(subject.arrays.to_library, x)
     gradients = mixad.grad(lambda *a: kernel(*a).sum(), tuple(range(13)))(*given)
     whole = np.prod(x, axis=0)

@@ -18,14 +18,14 @@ from mixad.scalar.updates import OPS, neutral
 TABLE = np.arange(24.0).reshape(4, 6)
 
 
-def looked_up(type: ScalarType) -> Program:
+def lookup_program(type: ScalarType) -> Program:
     """Return the program table[i, j]."""
     b = Builder("looked_up")
     table = b.array_param("table", ArrayType(F64, 2))
     return b.finish([b.load(table, b.param("i", type), b.param("j", type))])
 
 
-def guarded() -> Program:
+def guarded_lookup_program() -> Program:
     """Return the program table[i, 0] where i < 4, else -1."""
     b = Builder("guarded")
     table, i = b.array_param("table", ArrayType(F64, 2)), b.param("i", I64)
@@ -46,7 +46,7 @@ def test_elements_are_read_where_indices_say(subject: Subject, type: ScalarType)
     j = np.array([5, 0, 4, 4, 1, 0, 3] * 5).astype(type.dtype)
     if type.kind == "int":
         i, j = np.where(i > 1, i - 4, i).astype(type.dtype), -1 - j
-    (output,) = subject.run(looked_up(type), [TABLE, i, j])
+    (output,) = subject.run(lookup_program(type), [TABLE, i, j])
     subject.same(output, TABLE[i, j])
 
 
@@ -55,11 +55,11 @@ def test_indexed_arrays_are_read_by_their_strides(subject: Subject) -> None:
     subject.need(F64, I64)
     view = subject.arrays.to_library(TABLE)[1:, ::2]
     i, j = np.array([0, 2, -1]), np.array([2, 0, -3])
-    (output,) = subject.run(looked_up(I64), [view, i, j])
+    (output,) = subject.run(lookup_program(I64), [view, i, j])
     subject.same(output, TABLE[1:, ::2][i, j])
 
 
-def sought() -> Program:
+def search_program() -> Program:
     """Return the program that looks for the first element of a row that is not below a limit."""
     b = Builder("sought")
     table, limit = b.array_param("table", ArrayType(F64, 2)), b.param("limit", F64)
@@ -83,9 +83,9 @@ def test_an_index_outside_is_an_error(subject: Subject, i: int, j: int, type: Sc
         rows, columns = np.zeros(37, type.dtype), np.zeros(37, type.dtype)
         rows[at], columns[at] = i, j
         with pytest.raises(KernelIndexError):
-            subject.run(looked_up(type), [TABLE, rows, columns])
+            subject.run(lookup_program(type), [TABLE, rows, columns])
     rows, columns = np.ones(37, type.dtype), np.ones(37, type.dtype)
-    (output,) = subject.run(looked_up(type), [TABLE, rows, columns])
+    (output,) = subject.run(lookup_program(type), [TABLE, rows, columns])
     subject.same(output, np.full(37, TABLE[1, 1]))
 
 
@@ -93,13 +93,13 @@ def test_a_loop_that_leaves_an_array_ends_with_an_error(subject: Subject) -> Non
     """What it looks for is in no element; the others have found theirs."""
     subject.need(F64, I64)
     limits = np.linspace(0.0, 5.0, 37)
-    (output,) = subject.run(sought(), [TABLE, limits])
+    (output,) = subject.run(search_program(), [TABLE, limits])
     subject.same(output, np.ceil(limits))
     for at in (0, 18, 36):
         beyond = limits.copy()
         beyond[at] = 5.5
         with pytest.raises(KernelIndexError):
-            subject.run(sought(), [TABLE, beyond])
+            subject.run(search_program(), [TABLE, beyond])
 
 
 def test_an_index_of_a_branch_not_taken_is_none(subject: Subject) -> None:
@@ -107,7 +107,7 @@ def test_an_index_of_a_branch_not_taken_is_none(subject: Subject) -> None:
     subject.need(F64, I64)
     i = np.array([0, 100, 3, -(2**40), 2**40, 1] * 7)
     i[i < 0] = 2**62
-    (output,) = subject.run(guarded(), [TABLE, i])
+    (output,) = subject.run(guarded_lookup_program(), [TABLE, i])
     subject.same(output, np.where(i < 4, TABLE[np.minimum(i, 3), 0], -1.0))
 
 
@@ -116,15 +116,15 @@ def test_an_array_without_elements_has_nothing_inside(subject: Subject) -> None:
     subject.need(F64, I64)
     nothing = np.zeros((0, 6))
     with pytest.raises(KernelIndexError):
-        subject.run(looked_up(I64), [nothing, np.zeros(3, "i8"), np.zeros(3, "i8")])
-    (output,) = subject.run(looked_up(I64), [nothing, np.zeros(0, "i8"), np.zeros(0, "i8")])
+        subject.run(lookup_program(I64), [nothing, np.zeros(3, "i8"), np.zeros(3, "i8")])
+    (output,) = subject.run(lookup_program(I64), [nothing, np.zeros(0, "i8"), np.zeros(0, "i8")])
     subject.same(output, np.zeros(0))
 
 
 # -- sums into arrays: of backends that say that they accumulate -----------------------------------
 
 
-def added(type: ScalarType) -> Program:
+def addition_program(type: ScalarType) -> Program:
     """Return the program sums[i, j] += w where w > 0, which returns the sums."""
     b = Builder("added")
     w, i, j = b.param("w", F64), b.param("i", type), b.param("j", type)
@@ -146,10 +146,10 @@ def accumulating(subject: Subject) -> Subject:
     return subject
 
 
-def summed(subject: Subject, type: ScalarType, *arguments: np.ndarray[Any, Any]) -> Any:
+def sum_updates(subject: Subject, type: ScalarType, *arguments: np.ndarray[Any, Any]) -> Any:
     """Return the sums of the backend, in an array like the table."""
     request = OutputRequest(0, 0, TABLE.shape)
-    return subject.run(added(type), list(arguments), [request])[0]
+    return subject.run(addition_program(type), list(arguments), [request])[0]
 
 
 @pytest.mark.parametrize("type", [I32, I64, U8], ids=str)
@@ -166,7 +166,7 @@ def test_values_are_added_where_indices_say(
     w = rng.integers(-3, 9, count).astype(float)
     expected = np.zeros_like(TABLE)
     np.add.at(expected, (i, j), np.maximum(w, 0.0))
-    accumulating.same(summed(accumulating, type, w, i, j), expected)
+    accumulating.same(sum_updates(accumulating, type, w, i, j), expected)
 
 
 def test_sums_are_the_same_bits_each_time(accumulating: Subject) -> None:
@@ -175,12 +175,12 @@ def test_sums_are_the_same_bits_each_time(accumulating: Subject) -> None:
     rng = np.random.default_rng(0)
     i, j = rng.integers(0, 4, 20_000), rng.integers(0, 6, 20_000)
     w = rng.standard_normal(20_000)
-    first = summed(accumulating, I64, w, i, j)
+    first = sum_updates(accumulating, I64, w, i, j)
     for _ in range(5):
-        accumulating.same(summed(accumulating, I64, w, i, j), first)
+        accumulating.same(sum_updates(accumulating, I64, w, i, j), first)
 
 
-def updated(update: UpdateKind) -> Program:
+def update_program(update: UpdateKind) -> Program:
     """Return the program that updates an array by a number at an index, and returns the array."""
     b = Builder("updated")
     w, i = b.param("w", F64), b.param("i", I64)
@@ -203,7 +203,7 @@ def test_small_and_large_arrays_are_updated(
     expected = np.full(extent, float(neutral(update, F64)))
     getattr(np, OPS[update]).at(expected, i, w)
     request = OutputRequest(0, 0, (extent,))
-    subject.same(subject.run(updated(update), [w, i], [request])[0], expected)
+    subject.same(subject.run(update_program(update), [w, i], [request])[0], expected)
 
 
 @pytest.mark.parametrize(("i", "j", "type"), OUTSIDE, ids=str)
@@ -216,8 +216,8 @@ def test_adding_outside_is_an_error(
         rows, columns, w = np.zeros(37, type.dtype), np.zeros(37, type.dtype), np.ones(37)
         rows[at], columns[at] = i, j
         with pytest.raises(KernelIndexError):
-            summed(accumulating, type, w, rows, columns)
+            sum_updates(accumulating, type, w, rows, columns)
         w[at] = -1.0
         expected = np.zeros_like(TABLE)
         expected[0, 0] = 36.0
-        accumulating.same(summed(accumulating, type, w, rows, columns), expected)
+        accumulating.same(sum_updates(accumulating, type, w, rows, columns), expected)

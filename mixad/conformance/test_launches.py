@@ -88,11 +88,11 @@ def test_threads_share_a_kernel(subject: Subject) -> None:
     cases = [arguments(F64, seed) for seed in range(THREADS)]
     wanted = [subject.run(mixture(F64), case, both_and_sums()) for case in cases]
 
-    def repeated(case: list[Any]) -> list[list[Any]]:
+    def repeat_runs(case: list[Any]) -> list[list[Any]]:
         return [subject.run(mixture(F64), case, both_and_sums()) for _ in range(ROUNDS)]
 
     with ThreadPoolExecutor(THREADS) as pool:
-        for rounds, want in zip(pool.map(repeated, cases), wanted, strict=True):
+        for rounds, want in zip(pool.map(repeat_runs, cases), wanted, strict=True):
             for outputs in rounds:
                 for a, b in zip(outputs, want, strict=True):
                     subject.same(a, b)
@@ -102,14 +102,14 @@ def test_threads_compile_at_once(subject: Subject) -> None:
     """Kernels that nobody has compiled yet, each by two threads."""
     subject.need(F64)
 
-    def scaled(k: int) -> tuple[int, Any]:
+    def run_scaled(k: int) -> tuple[int, Any]:
         b = Builder("scaled")
         x = b.param("x", F64)
         program = b.finish([b.op("mul", x, b.const(k / 2 + 0.125, F64))])
         return k, subject.run(program, [np.arange(5.0)])[0]
 
     with ThreadPoolExecutor(THREADS) as pool:
-        for k, output in pool.map(scaled, [*range(THREADS), *range(THREADS)]):
+        for k, output in pool.map(run_scaled, [*range(THREADS), *range(THREADS)]):
             subject.same(output, np.arange(5.0) * (k / 2 + 0.125))
 
 

@@ -46,7 +46,7 @@ def whole(shape: tuple[int, ...], type: ScalarType, seed: int) -> Any:
     return rng.integers(-8, 9, shape).astype(type.dtype)
 
 
-def summed(values: Any, shape: tuple[int, ...] | None) -> Any:
+def sum_to_shape(values: Any, shape: tuple[int, ...] | None) -> Any:
     """Return values summed to a shape that broadcasts to theirs."""
     if shape is None:
         return values
@@ -72,7 +72,7 @@ def test_results_are_broadcast_and_summed(
     wanted = [None, *results]
     outputs = subject.run(product(type), [x, y], [OutputRequest(0, 0, s) for s in wanted])
     for output, shape in zip(outputs, wanted, strict=True):
-        subject.same(output, summed(np.asarray(x * y), shape))
+        subject.same(output, sum_to_shape(np.asarray(x * y), shape))
     np.testing.assert_array_equal(x, kept[0])
     np.testing.assert_array_equal(y, kept[1])
 
@@ -104,7 +104,7 @@ def test_arguments_are_read_by_their_strides(subject: Subject, name: str, type: 
     shapes = (None, (1, wanted.shape[1])) if type.is_float else (None,)
     outputs = subject.run(product(type), [view, y], [OutputRequest(0, 0, s) for s in shapes])
     for output, shape in zip(outputs, shapes, strict=True):
-        subject.same(output, summed(wanted * y, shape))
+        subject.same(output, sum_to_shape(wanted * y, shape))
 
 
 @pytest.mark.parametrize("type", FLOATS, ids=str)
@@ -116,7 +116,7 @@ def test_long_sums_keep_their_digits(subject: Subject, type: ScalarType) -> None
     shapes: list[tuple[int, ...]] = [(), (300, 1), (1, 1001)]
     outputs = subject.run(product(type), [x, one], [OutputRequest(0, 0, s) for s in shapes])
     for output, shape in zip(outputs, shapes, strict=True):
-        exact = summed(x.astype(np.longdouble), shape)
+        exact = sum_to_shape(x.astype(np.longdouble), shape)
         assert np.max(np.abs(output - exact) / exact) < 40 * np.finfo(type.dtype).eps
         subject.counts["results"] += output.size
 

@@ -84,7 +84,7 @@ def _ordinary(type: ScalarType, source: random.Random) -> bool | int | float:
 
 
 @cache
-def computed(subject: Subject, type: ScalarType) -> tuple[tuple[Any, ...], dict[Any, Any]]:
+def run_ops(subject: Subject, type: ScalarType) -> tuple[tuple[Any, ...], dict[Any, Any]]:
     """Run all ops on a type once; return the arguments, and the outputs by op and result type."""
     ops = [(n, out) for n, of, out in signatures() if of == type and out in subject.types]
     arguments = arguments_for(type, subject.examples)
@@ -98,6 +98,6 @@ def test_op_is_what_the_interpreter_computes(
 ) -> None:
     """Exact ops to the bit, the others to a few units in the last place."""
     subject.need(BOOL, type, out)
-    arguments, outputs = computed(subject, type)
+    arguments, outputs = run_ops(subject, type)
     expected = expected_outputs(program_of(type, [(name, out)]), arguments)
     subject.check(expected, [outputs[name, out]])

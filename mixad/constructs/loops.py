@@ -11,7 +11,7 @@ from array_api_compat import is_writeable_array
 
 from mixad import pytree
 from mixad.backends.arrays import NUMPY, Library, is_array, is_scalar, library_of
-from mixad.call.closures import captured
+from mixad.call.closures import captured_values
 from mixad.config import LOOP_MEMORY
 from mixad.constructs.leaves import leaf_of, result_of, returned_leaf
 from mixad.constructs.loop import Loop, needs_of, run_loop
@@ -352,7 +352,7 @@ def _as_carries(
     what = f"mixad.{steps.name}: the carry"
     given = [leaf if is_scalar(leaf) else leaf_of(leaf, what) for leaf in leaves]
     arrays = [*[each for each in given if not is_scalar(each)], *xs]
-    arrays = arrays or [each for found in captured(steps.call) for each in found]
+    arrays = arrays or [each for found in captured_values(steps.call) for each in found]
     library = common_library(f"mixad.{steps.name}", arrays) if arrays else NUMPY
     device = getattr(arrays[0], "device", None) if arrays and library is not NUMPY else None
     carries = [

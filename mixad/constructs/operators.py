@@ -184,7 +184,7 @@ def _bound(
     try:
         read = _known_specialiser if is_known else _specialiser
         specialiser = read(op, getattr(op, "__code__", None), signature)
-        return specialiser, *specialiser.bound((example, example), {})
+        return specialiser, *specialiser.bind_call((example, example), {})
     except KernelError as error:
         if error.location is None or error.location.filename != __file__:
             raise

@@ -13,7 +13,7 @@ import numpy as np
 
 from mixad import pytree
 from mixad.backends.arrays import describe_array
-from mixad.call.closures import captured, substituted
+from mixad.call.closures import captured_values, substitute
 from mixad.constructs.leaves import leaf_of, result_of
 from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
@@ -68,7 +68,7 @@ def record_body(
     try:
         return _record(name, call, inputs, [])
     except IndexedArrayError:  # an array that the function captures is indexed by what is unknown
-        arrays = captured(call)[1]
+        arrays = captured_values(call)[1]
         if not arrays:
             raise
         return _record(name, call, inputs, arrays)
@@ -97,7 +97,7 @@ def _record(
     name: str, call: Callable[..., Any], inputs: Sequence[Result], wholes: Sequence[Any]
 ) -> RecordedBody | None:
     """Record a body, with values in place of some arrays that the function captures."""
-    every, outer = [*inputs, *map(result_of, wholes)], captured(call)[0]
+    every, outer = [*inputs, *map(result_of, wholes)], captured_values(call)[0]
     arrays = [array_like(each.shape, each.kind, each.device) for each in every]
     with Level(name, is_reverse=False, differentiates=False) as level:
         level.check, level.unknown = "off", UnknownArray.of
@@ -109,7 +109,7 @@ def _record(
         standing = given[len(inputs) :]
         if wholes:
             pairs = zip(wholes, standing, strict=True)
-            call = substituted(call, {id(whole): value for whole, value in pairs})
+            call = substitute(call, {id(whole): value for whole, value in pairs})
         try:
             with read_only(outer):
                 leaves, structure = pytree.flatten(call(*given[: len(inputs)]))

@@ -37,7 +37,7 @@ def kernels(
     texts = [c_text.NOTICE]
     for symbol, type in _SUMS.items():
         entry = f"{name}_{symbol.lower()}"
-        texts.append(_apart(entry, emit_axis_sum("add", type, entry)))
+        texts.append(_wrap_in_namespace(entry, emit_axis_sum("add", type, entry)))
     for f, own in zip(functions, variants, strict=True):
         for k, variant in enumerate(own):
             text, symbol = (
@@ -46,11 +46,11 @@ def kernels(
             )
             for number, entry in enumerate(entries(variant.spec)):
                 text = text.replace(f" {entry}(", f" {symbol}_pass_{number}(")
-            texts.append(_apart(symbol, text))
+            texts.append(_wrap_in_namespace(symbol, text))
     return "\n".join(texts)
 
 
-def _apart(symbol: str, text: str) -> str:
+def _wrap_in_namespace(symbol: str, text: str) -> str:
     return f"namespace of_{symbol} {{\n{text}\n}}  // namespace of_{symbol}\n"
 
 

@@ -24,7 +24,7 @@ def write_folder(folder: Path, fill: Callable[[Path], dict[str, Any]]) -> dict[s
     anything else, or if no folder can be made: then nothing is written.
     """
     if folder.is_dir():
-        others = sorted({path.name for path in folder.iterdir()} - _exported(folder))
+        others = sorted({path.name for path in folder.iterdir()} - _exported_files(folder))
         if others:
             raise ConfigurationError(
                 f"export: the folder {folder} has {others[0]!r}, which is of no export; name one "
@@ -32,7 +32,7 @@ def write_folder(folder: Path, fill: Callable[[Path], dict[str, Any]]) -> dict[s
             )
     elif folder.exists():
         raise ConfigurationError(f"export: {folder} is no folder; name one that is not there")
-    made = _beside(folder)
+    made = _unused_name(folder)
     try:
         made.mkdir(parents=True)
     except OSError as error:
@@ -49,7 +49,7 @@ def write_folder(folder: Path, fill: Callable[[Path], dict[str, Any]]) -> dict[s
     return record
 
 
-def _exported(folder: Path) -> set[str]:
+def _exported_files(folder: Path) -> set[str]:
     """Return the names of the files that the last export has written to a folder."""
     record = folder / RECORD
     try:
@@ -58,7 +58,7 @@ def _exported(folder: Path) -> set[str]:
         return set()
 
 
-def _beside(folder: Path) -> Path:
+def _unused_name(folder: Path) -> Path:
     """Return a name that no folder beside one has."""
     return folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
 
@@ -68,7 +68,7 @@ def _put(made: Path, folder: Path) -> None:
     if not folder.is_dir():
         made.rename(folder)
         return
-    before = _beside(folder)
+    before = _unused_name(folder)
     folder.rename(before)
     try:
         made.rename(folder)

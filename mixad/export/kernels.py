@@ -86,7 +86,8 @@ class Function:
         ]
         shape = _shape(self.arguments)
         requests = [
-            OutputRequest(*r.source, None if all(r.own) else _kept(r, shape)) for r in self.results
+            OutputRequest(*r.source, None if all(r.own) else _sum_shape(r, shape))
+            for r in self.results
         ]
         return plan(self.passes, requests, layouts, shape, DEFAULT_CACHE_BYTES, folds=folds)
 
@@ -96,7 +97,7 @@ def _shape(arguments: Sequence[Argument]) -> tuple[int, ...]:
     return np.broadcast_shapes(*(a.shape for a in arguments if a.kind == "lane"))
 
 
-def _kept(result: Result, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _sum_shape(result: Result, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of a sum, whose axes are the last ones of the broadcast shape."""
     own = zip(shape, result.own, strict=True)
     return tuple(n if is_own else 1 for n, is_own in own)[len(shape) - result.rank :]
@@ -262,7 +263,7 @@ def _pullback(call: Call, arguments: tuple[Argument, ...], shape: tuple[int, ...
     names = [name for name, out in _outputs(call, "cotangent") if out.type.is_float]
     types = [call.program.outputs[m].type for m in floats]
     cotangents = [
-        Argument(name, "lane", type, shape, _packed(shape, type), whole)
+        Argument(name, "lane", type, shape, _contiguous_strides(shape, type), whole)
         for name, type in zip(names, types, strict=True)
     ]
     results = [
@@ -303,7 +304,7 @@ def _outputs(call: Call, role: str) -> Iterator[tuple[str, Any]]:
         yield f"{name}{part}", out
 
 
-def _packed(shape: tuple[int, ...], type: ScalarType) -> tuple[int, ...]:
+def _contiguous_strides(shape: tuple[int, ...], type: ScalarType) -> tuple[int, ...]:
     strides, step = list[int](), type.itemsize
     for extent in reversed(shape):
         strides.insert(0, step)

@@ -183,7 +183,7 @@ def _variant(
 ) -> Variant:
     rank, combines = rank_of(function), tuple(map(_combine, sums))
     outputs = tuple(
-        Output(r.type, r.source, _reduced(combine, rank), segments=own)
+        Output(r.type, r.source, _reduced_axes(combine, rank), segments=own)
         for r, combine, own in zip(function.results, combines, segments, strict=True)
     )
     operands: list[Operand | Indexed | None] = []
@@ -199,7 +199,7 @@ def _variant(
     return Variant(spec, combines)
 
 
-def _reduced(combine: Combine, rank: int) -> tuple[bool, ...]:
+def _reduced_axes(combine: Combine, rank: int) -> tuple[bool, ...]:
     """Return axes of the nest that stand for a combine: around the innermost two any will do."""
     row, run = combine in ("ROW", "TILE"), combine in ("COLUMNS", "TILE")
     last = [combine == "WIDE", *[False] * (rank - 3)] if rank > 2 else []

@@ -32,7 +32,7 @@ def _first_of(values: Iterable[Any]) -> Tracer | None:
 
 
 def from_lists(x: Any, like: Any) -> Any:
-    """Return nested lists as an array (see `stacked`), other values unchanged."""
+    """Return nested lists as an array (see `stack_nested`), other values unchanged."""
     return stack_nested(x, like) if isinstance(x, _LISTS) else x
 
 

@@ -42,8 +42,8 @@ from mixad.tape.memory import array_as, gives_arrays
 from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, journal_of, plain
 
-__all__ = ["CallOf", "DescribedOperand", "angle", "apply_elementwise", "array_beside", "as_numpy_gives",
-           "clip", "convert", "converted_params", "element_type", "elementwise", "is_operand",
+__all__ = ["CallOf", "DescribedOperand", "angle", "apply_elementwise", "array_beside",
+           "as_numpy_gives", "clip", "convert", "converted_params", "element_type", "elementwise", "is_operand",
            "is_strong", "operand", "round_to_decimals", "square", "weak_type", "where"]  # fmt: skip
 
 

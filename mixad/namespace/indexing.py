@@ -28,10 +28,10 @@ from mixad.tape.node import Rule, added, apply_rule, library_beside, shape_of_vi
 from mixad.tape.opaque import apply_opaque
 from mixad.tape.tracer import Tracer, plain
 
-__all__ = ["added_at", "basic_axes", "basic_key", "cleared_at", "computed", "gather", "getitem",
-           "is_selection", "of_positions", "part_along", "part_of", "positions_of", "scatter_add",
-           "selected", "take", "take_along_axis", "view_key", "without_constants",
-           "without_lists", "written_at"]  # fmt: skip
+__all__ = ["added_at", "basic_axes", "basic_key", "call_on_plain", "cleared_at", "gather",
+           "getitem", "is_selection", "of_positions", "part_along", "part_of", "positions_of",
+           "scatter_add", "select_elements", "take", "take_along_axis", "view_key",
+           "without_constants", "without_lists", "written_at"]  # fmt: skip
 
 _Key = tuple[Any, ...]
 
@@ -295,7 +295,7 @@ def added_at(x: Any, value: Any, positions: Any, *, subtracts: bool = False) -> 
 
 def _sum_at(xp: Any, x: Any, value: Any, positions: Any, subtracts: bool) -> Any:
     whole = xp.asarray(x, copy=True, order="C")
-    (np.subtract if subtracts else np.add).part(whole.reshape(-1), positions, value)
+    (np.subtract if subtracts else np.add).at(whole.reshape(-1), positions, value)
     return whole
 
 
@@ -316,7 +316,7 @@ def _add_block(
 
 
 _ADDED_AT = Rule(
-    "numpy.add.part",
+    "numpy.add.at",
     _sum_at,
     (lambda g, x, value, positions, subtracts: g, _of_added, of_positions),
     linear="all",
@@ -485,7 +485,7 @@ def _place_elements(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
 
 
 def _place_by_gather(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
-    """Return what `_placed` does, for arrays that cannot be written to: each element is a look-up.
+    """Return what `_place_elements` does, for arrays that cannot be written to: each element is a look-up.
 
     Elements outside of the key look up a zero behind the last of ``g``.
     """

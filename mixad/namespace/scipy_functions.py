@@ -39,7 +39,7 @@ class Derivatives:
     partials: tuple[str | None, ...]  # expressions of these and of the value out; None: refused
 
 
-def _derivatives(parameters: str, *partials: str | None) -> Derivatives:
+def _partials(parameters: str, *partials: str | None) -> Derivatives:
     return Derivatives(tuple(parameters.split()), partials)
 
 
@@ -62,21 +62,21 @@ _FISHER = (
 def _distribution(parameters: str, density: str, *, sign: str = "") -> Derivatives:
     """Return a distribution function's derivatives, or its complement's, in its last parameter."""
     *others, x = parameters.split()
-    return _derivatives(parameters, *[None] * len(others), sign + density.format(x=x))
+    return _partials(parameters, *[None] * len(others), sign + density.format(x=x))
 
 
 def _quantile(parameters: str, density: str, *, sign: str = "") -> Derivatives:
     """Return the derivatives of a distribution function's inverse, in its last parameter."""
     nothing = [None] * (len(parameters.split()) - 1)
-    return _derivatives(parameters, *nothing, f"{sign}1 / ({density.format(x='out')})")
+    return _partials(parameters, *nothing, f"{sign}1 / ({density.format(x='out')})")
 
 
 DERIVATIVES: Mapping[str, Derivatives] = {
     "betainc": _distribution("a b x", _BETA),
     "betaincc": _distribution("a b x", _BETA, sign="-"),
     "betaincinv": _quantile("a b y", _BETA),
-    "boxcox": _derivatives("x lmbda", "pow(x, lmbda - 1)", None),
-    "boxcox1p": _derivatives("x lmbda", "pow(1 + x, lmbda - 1)", None),
+    "boxcox": _partials("x lmbda", "pow(x, lmbda - 1)", None),
+    "boxcox1p": _partials("x lmbda", "pow(1 + x, lmbda - 1)", None),
     "chdtr": _distribution("v x", _CHI2),
     "chdtrc": _distribution("v x", _CHI2, sign="-"),
     "chdtri": _quantile("v p", _CHI2, sign="-"),
@@ -85,27 +85,27 @@ DERIVATIVES: Mapping[str, Derivatives] = {
     "fdtri": _quantile("dfn dfd p", _FISHER),
     "gammaincinv": _quantile("a y", _GAMMA),
     "gammainccinv": _quantile("a y", _GAMMA, sign="-"),
-    "gammasgn": _derivatives("x", "0 * x"),
-    "hyp0f1": _derivatives("v z", None, "hyp0f1(v + 1, z) / v"),
-    "hyp1f1": _derivatives("a b x", None, None, "a / b * hyp1f1(a + 1, b + 1, x)"),
-    "hyp2f1": _derivatives("a b c z", None, None, None, "a * b / c * hyp2f1(a + 1, b + 1, c + 1, z)"),
-    "inv_boxcox": _derivatives("y lmbda", "pow(out, 1 - lmbda)", None),
-    "inv_boxcox1p": _derivatives("y lmbda", "pow(1 + out, 1 - lmbda)", None),
-    "iv": _derivatives("v z", None, "0.5 * (iv(v - 1, z) + iv(v + 1, z))"),
-    "ive": _derivatives("v z", None, "0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out"),
-    "jv": _derivatives("v z", None, "0.5 * (jv(v - 1, z) - jv(v + 1, z))"),
-    "k0": _derivatives("x", "-k1(x)"),
-    "k1": _derivatives("x", "-0.5 * (k0(x) + kv(2, x))"),
-    "kv": _derivatives("v z", None, "-0.5 * (kv(v - 1, z) + kv(v + 1, z))"),
-    "kve": _derivatives("v z", None, "out - 0.5 * (kve(v - 1, z) + kve(v + 1, z))"),
-    "log_ndtr": _derivatives("x", f"exp(-0.5 * x * x - out) / {_ROOT_TWO_PI}"),
-    "loggamma": _derivatives("z", "digamma(z)"),
-    "radian": _derivatives("d m s", f"{_DEGREE}", f"{_DEGREE / 60}", f"{_DEGREE / 3600}"),
-    "rgamma": _derivatives("z", "-digamma(z) * out"),
+    "gammasgn": _partials("x", "0 * x"),
+    "hyp0f1": _partials("v z", None, "hyp0f1(v + 1, z) / v"),
+    "hyp1f1": _partials("a b x", None, None, "a / b * hyp1f1(a + 1, b + 1, x)"),
+    "hyp2f1": _partials("a b c z", None, None, None, "a * b / c * hyp2f1(a + 1, b + 1, c + 1, z)"),
+    "inv_boxcox": _partials("y lmbda", "pow(out, 1 - lmbda)", None),
+    "inv_boxcox1p": _partials("y lmbda", "pow(1 + out, 1 - lmbda)", None),
+    "iv": _partials("v z", None, "0.5 * (iv(v - 1, z) + iv(v + 1, z))"),
+    "ive": _partials("v z", None, "0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out"),
+    "jv": _partials("v z", None, "0.5 * (jv(v - 1, z) - jv(v + 1, z))"),
+    "k0": _partials("x", "-k1(x)"),
+    "k1": _partials("x", "-0.5 * (k0(x) + kv(2, x))"),
+    "kv": _partials("v z", None, "-0.5 * (kv(v - 1, z) + kv(v + 1, z))"),
+    "kve": _partials("v z", None, "out - 0.5 * (kve(v - 1, z) + kve(v + 1, z))"),
+    "log_ndtr": _partials("x", f"exp(-0.5 * x * x - out) / {_ROOT_TWO_PI}"),
+    "loggamma": _partials("z", "digamma(z)"),
+    "radian": _partials("d m s", f"{_DEGREE}", f"{_DEGREE / 60}", f"{_DEGREE / 3600}"),
+    "rgamma": _partials("z", "-digamma(z) * out"),
     "stdtr": _distribution("df t", _STUDENT),
     "stdtrit": _quantile("df p", _STUDENT),
-    "yv": _derivatives("v z", None, "0.5 * (yv(v - 1, z) - yv(v + 1, z))"),
-    "yn": _derivatives("n x", None, "0.5 * (yv(n - 1, x) - yv(n + 1, x))"),
+    "yv": _partials("v z", None, "0.5 * (yv(v - 1, z) - yv(v + 1, z))"),
+    "yn": _partials("n x", None, "0.5 * (yv(n - 1, x) - yv(n + 1, x))"),
 }  # fmt: skip
 """By SciPy's names, from https://dlmf.nist.gov: 8.17, 8.8, 10.6, 10.29, 13.3, 15.5."""
 

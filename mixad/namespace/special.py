@@ -39,7 +39,7 @@ def _broadcast(function: _Scalar, operands: tuple[Any, ...]) -> Any:
         return elementwise(op, *operands)
     if any(map(is_complex, operands)):
         return elementwise(function.__name__, *operands)  # as refused as for an op
-    call, values = _specialiser(function).bound(operands, {})
+    call, values = _specialiser(function).bind_call(operands, {})
     return apply_call(call.found.call, values)[0]
 
 

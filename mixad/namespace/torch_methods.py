@@ -84,7 +84,7 @@ def _detach(x: Any) -> Any:
     return plain(x)
 
 
-def _convert_to(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False,
+def _cast(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False,
         copy: bool = False) -> Any:  # fmt: skip
     """Return ``x`` in the dtype that is given or that a tensor has; nothing is moved."""
     flags = [given for given in args if isinstance(given, bool)]  # non_blocking, copy
@@ -115,12 +115,12 @@ def _type(x: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
             f"type({dtype!r}) of a value that is being differentiated is not available: write "
             "x.to(dtype) with a torch.dtype"
         )
-    return _convert_to(x, dtype=dtype)
+    return _cast(x, dtype=dtype)
 
 
 def _as_type(name: str) -> Callable[..., Any]:
     def evaluate(x: Any) -> Any:
-        return _convert_to(x, dtype=getattr(library_beside(x).xp, name))
+        return _cast(x, dtype=getattr(library_beside(x).xp, name))
 
     return evaluate
 
@@ -136,7 +136,7 @@ def _sum_to_size(x: Any, shape: Sequence[int]) -> Any:
 
 
 def _type_as(x: Any, other: Any) -> Any:
-    return _convert_to(x, other)
+    return _cast(x, other)
 
 
 def _ndim(x: Any) -> int:
@@ -187,7 +187,7 @@ TORCH_METHODS: Mapping[str, SpelledFunction] = {
     "clone": function_of(_clone, "input * memory_format"),
     "contiguous": function_of(_contiguous, "input * memory_format"),
     "detach": function_of(_detach, "input"),
-    "to": SpelledFunction(_convert_to, ()),
+    "to": SpelledFunction(_cast, ()),
     "type": function_of(_type, "input dtype non_blocking"),
     "type_as": function_of(_type_as, "input other"),
     **{name: function_of(_as_type(dtype), "input") for name, dtype in _DTYPES.items()},

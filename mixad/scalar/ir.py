@@ -452,7 +452,8 @@ def _shown_statement(s: Statement) -> list[str]:
             ]
         case While():
             kind = "implicit while" if s.implicit else "while"
-            begin = f"{_join_atoms(s.outs)} = {kind} {_join_atoms(s.carries)} from {_join_atoms(s.inits)}"
+            outs, carries, inits = map(_join_atoms, (s.outs, s.carries, s.inits))
+            begin = f"{outs} = {kind} {carries} from {inits}"
             return [begin, *_block_lines(s.cond, "test"), "do", *_block_lines(s.body, "next")]
         case Load():
             return [f"{s.out}:{s.out.type} = load {s.array}[{_join_atoms(s.indices)}]"]

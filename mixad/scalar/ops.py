@@ -182,13 +182,13 @@ def _logic() -> tuple[Op, ...]:
 
 
 def _exponentials() -> tuple[Op, ...]:
-    def inlined_op(name: str, partial: str, doc: str, array: str | None = None, **rest: Any) -> Op:
+    def program(name: str, partial: str, doc: str, array: str | None = None, **rest: Any) -> Op:
         array = array or f"{name}(x)"
         return Op(name, 1, "float", (partial,), lowering="program", array=array, c=name, doc=doc,
                   **rest)  # fmt: skip
 
     def logarithm(name: str, partial: str, doc: str, safe: float = 1.0) -> Op:
-        return inlined_op(name, partial, doc, safe=(safe,), singular=True)
+        return program(name, partial, doc, safe=(safe,), singular=True)
 
     flat = "(x == 0) & (y > 1) | isinf(x) & (y < 1)"
     # NumPy takes a square root for z = 0.5, which is nan of -inf.
@@ -198,14 +198,14 @@ def _exponentials() -> tuple[Op, ...]:
     logs = f"where({by_out}, mul_zero(out, log(y)), mul_pow(x * log(y), y, z))"
     root = "pow(abs(y), where((y == 0) | isinf(y), z, 0.5 * z))"
     return (
-        inlined_op("exp", "out", "Exponential function, e to the x."),
-        inlined_op("exp2", "out * LN2", "2 to the x.", array="pow(2, x)"),
-        inlined_op("expm1", "exp(x)", "Exponential function less 1, without cancellation."),
+        program("exp", "out", "Exponential function, e to the x."),
+        program("exp2", "out * LN2", "2 to the x.", array="pow(2, x)"),
+        program("expm1", "exp(x)", "Exponential function less 1, without cancellation."),
         logarithm("log", "1 / x", "Natural logarithm."),
         logarithm("log2", "LOG2E / x", "Logarithm to base 2."),
         logarithm("log10", "LOG10E / x", "Logarithm to base 10."),
         logarithm("log1p", "1 / (1 + x)", "Logarithm of 1 + x, without cancellation.", safe=0.0),
-        inlined_op("sigmoid", "logistic_density(x)", "Logistic function 1/(1 + exp(-x)).",
+        program("sigmoid", "logistic_density(x)", "Logistic function 1/(1 + exp(-x)).",
                 array="where(x >= 0, 1 / (1 + exp(-abs(x))), exp(-abs(x)) / (1 + exp(-abs(x))))"),
         Op("logistic_density", 1, "float", ("-(out * tanh(0.5 * x))",),
            lowering="program", array="exp(-abs(x)) / (1 + exp(-abs(x))) / (1 + exp(-abs(x)))",
@@ -246,7 +246,7 @@ def _exponentials() -> tuple[Op, ...]:
 
 
 def _trigonometric() -> tuple[Op, ...]:
-    def inlined_op(name: str, partial: str, doc: str) -> Op:
+    def program(name: str, partial: str, doc: str) -> Op:
         return Op(name, 1, "float", (partial,), lowering="program", array=f"{name}(x)", c=name,
                   doc=doc)  # fmt: skip
 
@@ -261,9 +261,9 @@ def _trigonometric() -> tuple[Op, ...]:
             f"out * {inverse})")  # fmt: skip
     off_plane = "((x == 0) & (y == 0)) | isinf(x) | isinf(y)"
     return (
-        inlined_op("sin", "cos(x)", "Sine of radians."),
-        inlined_op("cos", "-sin(x)", "Cosine of radians."),
-        inlined_op("tanh", "4 * logistic_density(2 * x)", "Hyperbolic tangent."),
+        program("sin", "cos(x)", "Sine of radians."),
+        program("cos", "-sin(x)", "Cosine of radians."),
+        program("tanh", "4 * logistic_density(2 * x)", "Hyperbolic tangent."),
         libm("tan", "1 + out * out", "Tangent of radians."),
         libm("asin", "1 / sqrt(fma(-x, x, 1))", "Arc sine.", singular=True),
         libm("acos", "-1 / sqrt(fma(-x, x, 1))", "Arc cosine.", singular=True),
@@ -302,7 +302,7 @@ def _trigonometric() -> tuple[Op, ...]:
 
 
 def _special() -> tuple[Op, ...]:
-    def defined_op(name: str, partial: str | None, doc: str, c: str | None = None, *,
+    def special(name: str, partial: str | None, doc: str, c: str | None = None, *,
                 lowering: Lowering = "libm", singular: bool = False) -> Op:  # fmt: skip
         return Op(name, 1, "float", (partial,), lowering=lowering, safe=(1.5,), singular=singular,
                   c=c, doc=doc)  # fmt: skip
@@ -313,28 +313,28 @@ def _special() -> tuple[Op, ...]:
     # exp(-x²) with what rounding x² lost; where x² may overflow that would be nan, and exp is 0.
     bell = "where(x * x > 1000, 0, exp(-(x * x)) * (1 - fma(x, x, -(x * x))))"
     return (
-        defined_op("cbrt", "where(isinf(out), 0, 1 / (3 * (out * out)))", "Real cube root.", "cbrt",
+        special("cbrt", "where(isinf(out), 0, 1 / (3 * (out * out)))", "Real cube root.", "cbrt",
                 singular=True),
-        defined_op("erf", f"TWO_OVER_SQRT_PI * ({bell})", "Error function.", "erf",
+        special("erf", f"TWO_OVER_SQRT_PI * ({bell})", "Error function.", "erf",
                 lowering="program"),
-        defined_op("erfc", f"-TWO_OVER_SQRT_PI * ({bell})", "1 - erf(x) without cancellation.",
+        special("erfc", f"-TWO_OVER_SQRT_PI * ({bell})", "1 - erf(x) without cancellation.",
                 "erfc"),
-        defined_op("erfcx", "-2 * ierfcx(1, x)", "Product exp(x²)·erfc(x), without underflow.",
+        special("erfcx", "-2 * ierfcx(1, x)", "Product exp(x²)·erfc(x), without underflow.",
                 lowering="program"),
         Op("ierfcx", 2, "float", (None, "-2 * (x + 1) * ierfcx(x + 1, y)"), lowering="program",
            safe=(1.0, 1.5),
            doc="Repeated integral of erfc, of order n, times exp(x²); n is a whole number from 0 "
                "to 100 (nan for others), and has no derivative."),
-        defined_op("erfinv", f"HALF_SQRT_PI * ({inverse.format(rest='(1 - abs(x))')})",
+        special("erfinv", f"HALF_SQRT_PI * ({inverse.format(rest='(1 - abs(x))')})",
                 "Inverse of erf.", lowering="program", singular=True),
-        defined_op("erfcinv", f"-HALF_SQRT_PI * ({inverse.format(rest='minimum(x, 2 - x)')})",
+        special("erfcinv", f"-HALF_SQRT_PI * ({inverse.format(rest='minimum(x, 2 - x)')})",
                 "Inverse of erfc.", lowering="program", singular=True),
-        defined_op("gamma", "mul_zero(digamma(x), out)", "Gamma function.", "tgamma", singular=True),
-        defined_op("lgamma", "digamma(x)", "Logarithm of the magnitude of gamma.", "lgamma",
+        special("gamma", "mul_zero(digamma(x), out)", "Gamma function.", "tgamma", singular=True),
+        special("lgamma", "digamma(x)", "Logarithm of the magnitude of gamma.", "lgamma",
                 singular=True),
-        defined_op("digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program",
+        special("digamma", "trigamma(x)", "Derivative of lgamma.", lowering="program",
                 singular=True),
-        defined_op("trigamma", "polygamma(2, x)", "Derivative of digamma.", lowering="program",
+        special("trigamma", "polygamma(2, x)", "Derivative of digamma.", lowering="program",
                 singular=True),
         Op("polygamma", 2, "float", (None, "polygamma(x + 1, y)"), lowering="program",
            safe=(1.0, 1.5), singular=True,

@@ -332,7 +332,7 @@ class DualTransform:
         return flat
 
     def rebuilt(self, flat: Sequence[Atom], outs: Sequence[Var]) -> list[Dual]:
-        """Return dual chunks from atoms in the order of `flattened`."""
+        """Return dual chunks from atoms in the order of `flatten`."""
         primals, rest = flat[: len(outs)], iter(flat[len(outs) :])
         return [
             DualChunk(primal, {slot: next(rest) for slot in self.slots(out)})

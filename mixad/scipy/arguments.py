@@ -21,7 +21,7 @@ from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, plain
 from mixad.tracebacks import short_traceback
 
-__all__ = ["as_arrays", "as_floats", "float_operands", "is_complex", "of_arrays", "returned"]
+__all__ = ["as_arrays", "as_floats", "float_operands", "is_complex", "of_arrays", "user_result"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -45,14 +45,14 @@ def of_arrays(names: str) -> Callable[[_F], _F]:
             values = [bound.arguments[name] for name in given]
             arrays = as_arrays(f"{module}.{function.__name__}", values)
             bound.arguments.update(zip(given, arrays, strict=True))
-            return pytree.tree_map(returned, function(*bound.args, **bound.kwargs))
+            return pytree.tree_map(user_result, function(*bound.args, **bound.kwargs))
 
         return short_traceback(call)  # type: ignore[return-value]
 
     return decorate
 
 
-def returned(value: Any) -> Any:
+def user_result(value: Any) -> Any:
     """Return a result in the user's form: no constant, and no NumPy array without axes."""
     value = unwrapped(value)
     return value[()] if isinstance(value, np.ndarray) and not value.ndim else value

@@ -53,7 +53,7 @@ def dct(
     >>> mixad.scipy.fft.dct([1.0, 2.0, 3.0], norm="ortho").round(3)
     array([ 3.464, -1.414, -0.   ])
     """
-    return _transformed("dct", x, type, n, axis, norm or "backward", orthogonalize)
+    return _transform("dct", x, type, n, axis, norm or "backward", orthogonalize)
 
 
 @of_arrays("x")
@@ -91,10 +91,10 @@ def idct(
     """
     norm = norm or "backward"
     opposite = {"backward": "forward", "forward": "backward"}.get(norm, norm)
-    return _transformed("idct", x, _INVERSES.get(type, type), n, axis, opposite, orthogonalize)
+    return _transform("idct", x, _INVERSES.get(type, type), n, axis, opposite, orthogonalize)
 
 
-def _transformed(
+def _transform(
     name: str, x: Any, type: int, n: int | None, axis: int, norm: str, orthogonalize: bool | None
 ) -> Any:
     if type not in _TRANSFORMS:
@@ -104,23 +104,23 @@ def _transformed(
     (x,) = as_floats(x)
     xp = x.__array_namespace__()
     if is_complex(x):
-        parts = [_transformed(name, p, type, n, axis, norm, orthogonalize)
+        parts = [_transform(name, p, type, n, axis, norm, orthogonalize)
                  for p in (xp.real(x), xp.imag(x))]  # fmt: skip
         return parts[0] + 1j * parts[1]
-    x = _resized(xp, xp.moveaxis(x, axis, -1), n)
+    x = _resize(xp, xp.moveaxis(x, axis, -1), n)
     length = x.shape[-1]
     if length < 1 + (type == 1):
         raise ValueError(f"{name}(type={type}) of {length} numbers: it takes {1 + (type == 1)}")
     is_orthogonal = norm == "ortho" if orthogonalize is None else orthogonalize
     before, after = _ends(type, length) if is_orthogonal else (None, None)
-    y = _TRANSFORMS[type](xp, x if before is None else x * _beside(xp, before, x))
+    y = _TRANSFORMS[type](xp, x if before is None else x * _array_beside(xp, before, x))
     whole = 2 * (length - 1 if type == 1 else length)
     factor = {"backward": 1.0, "forward": 1 / whole, "ortho": 1 / math.sqrt(whole)}[norm]
-    scale = factor * (1.0 if after is None else _beside(xp, after, x))
+    scale = factor * (1.0 if after is None else _array_beside(xp, after, x))
     return xp.moveaxis(y * scale, -1, axis)
 
 
-def _resized(xp: Any, x: Any, n: int | None) -> Any:
+def _resize(xp: Any, x: Any, n: int | None) -> Any:
     length = x.shape[-1]
     if n is None or n == length:
         return x
@@ -142,10 +142,10 @@ def _ends(type: int, length: int) -> tuple[Any, Any]:
     return {2: (None, 1 / first), 3: (first, None), 4: (None, None)}[type]
 
 
-def _beside(xp: Any, numbers: Any, x: Any) -> Any:
+def _array_beside(xp: Any, numbers: Any, x: Any) -> Any:
     """Return numbers as an array beside another; complex ones of its precision."""
     if np.iscomplexobj(numbers):
-        return _beside(xp, numbers.real, x) + 1j * _beside(xp, numbers.imag, x)
+        return _array_beside(xp, numbers.real, x) + 1j * _array_beside(xp, numbers.imag, x)
     return xp.asarray(numbers, dtype=x.dtype, device=x.device)
 
 
@@ -158,21 +158,21 @@ def _second(xp: Any, x: Any) -> Any:
     """Return 2 Σ xₙ cos(πk(2n + 1)/2N)."""
     n = x.shape[-1]
     half = xp.fft.rfft(xp.concat([x, xp.flip(x, axis=-1)], axis=-1))[..., :n]
-    return xp.real(half * _beside(xp, _turns(n), x))
+    return xp.real(half * _array_beside(xp, _turns(n), x))
 
 
 def _third(xp: Any, x: Any) -> Any:
     """Return x₀ + 2 Σ xₙ cos(π(2k + 1)n/2N)."""
     n = x.shape[-1]
-    half = x * _beside(xp, _turns(n).conj(), x)
+    half = x * _array_beside(xp, _turns(n).conj(), x)
     return 2 * n * xp.fft.irfft(half, n=2 * n)[..., :n]
 
 
 def _fourth(xp: Any, x: Any) -> Any:
     """Return 2 Σ xₙ cos(π(2k + 1)(2n + 1)/4N)."""
     n = x.shape[-1]
-    turned = xp.fft.fft(x * _beside(xp, _turns(n), x), n=2 * n)[..., :n]
-    return 2 * xp.real(turned * _beside(xp, _turns(n, 0.5), x))
+    turned = xp.fft.fft(x * _array_beside(xp, _turns(n), x), n=2 * n)[..., :n]
+    return 2 * xp.real(turned * _array_beside(xp, _turns(n, 0.5), x))
 
 
 def _turns(n: int, start: float = 0.0) -> Any:

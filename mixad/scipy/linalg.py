@@ -39,7 +39,7 @@ def cholesky(a: Any, lower: bool = False) -> Any:
            [0., 2.]])
     """
     (a,) = as_floats(a)
-    of_read = a if lower else _turned(a, "C")  # of which the lower triangle is read
+    of_read = a if lower else _transpose(a, "C")  # of which the lower triangle is read
     return a.__array_namespace__().linalg.cholesky(of_read, upper=not lower)
 
 
@@ -125,7 +125,7 @@ def solve(
     elif kind != "general":
         own, rest = (xp.tril(a), xp.tril(a, k=-1)) if lower else (xp.triu(a), xp.triu(a, k=1))
         middle = own - rest if kind == "symmetric" else xp.real(own - rest)
-        a = middle + rest + _turned(rest, "T" if kind == "symmetric" else "C")
+        a = middle + rest + _transpose(rest, "T" if kind == "symmetric" else "C")
     return xp.linalg.solve(xp.matrix_transpose(a) if transposed else a, b)
 
 
@@ -173,13 +173,13 @@ def solve_triangular(
     a = xp.tril(a, k=-off) if lower else xp.triu(a, k=off)
     if unit_diagonal:
         a = a + xp.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    return xp.linalg.solve(_turned(a, _TURNS[trans]), b)
+    return xp.linalg.solve(_transpose(a, _TURNS[trans]), b)
 
 
 _TURNS: dict[int | str, str] = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
 
 
-def _turned(a: Any, trans: str) -> Any:
+def _transpose(a: Any, trans: str) -> Any:
     """Return matrices, their transposes or their adjoints."""
     xp = a.__array_namespace__()
     if trans == "N":
@@ -297,17 +297,17 @@ def eigh(a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = Fals
     """
     a, *others = as_floats(a, *([] if b is None else [b]))
     xp = a.__array_namespace__()
-    a = a if lower else _turned(a, "C")
+    a = a if lower else _transpose(a, "C")
     if not others:
         return xp.linalg.eigvalsh(a) if eigvals_only else tuple(xp.linalg.eigh(a))
     (b,) = others
-    factor = xp.linalg.cholesky(b if lower else _turned(b, "C"))
+    factor = xp.linalg.cholesky(b if lower else _transpose(b, "C"))
     if not lower or not _is_traced(a):
-        a = xp.tril(a) + _turned(xp.tril(a, k=-1), "C")  # of what LAPACK reads
+        a = xp.tril(a) + _transpose(xp.tril(a, k=-1), "C")  # of what LAPACK reads
     half = xp.linalg.solve(factor, a)
-    inner = xp.linalg.solve(factor, _turned(half, "C"))
-    values, vectors = xp.linalg.eigh((inner + _turned(inner, "C")) / 2)
-    return values if eigvals_only else (values, xp.linalg.solve(_turned(factor, "C"), vectors))
+    inner = xp.linalg.solve(factor, _transpose(half, "C"))
+    values, vectors = xp.linalg.eigh((inner + _transpose(inner, "C")) / 2)
+    return values if eigvals_only else (values, xp.linalg.solve(_transpose(factor, "C"), vectors))
 
 
 def _is_traced(a: Any) -> bool:

@@ -60,7 +60,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     shape = (max(len(ahead) - 1, len(back)), *rows.shape[1:])
     zeros = xp.zeros(shape, dtype=rows.dtype, device=rows.device)
     before = zeros + xp.astype(_state(state[0], axis, shape), rows.dtype) if state else zeros
-    y, after = _filtered(ahead, back, rows, before)
+    y, after = _filter(ahead, back, rows, before)
     y = xp.moveaxis(y, 0, axis)
     return (y, xp.moveaxis(after, 0, axis)) if state else y
 
@@ -78,7 +78,7 @@ def _state(zi: Any, axis: int, shape: tuple[int, ...]) -> Any:
     raise ValueError(f"lfilter: zi has shape {tuple(zi.shape)}: pass one of {tuple(wanted)}")
 
 
-def _filtered(
+def _filter(
     ahead: Sequence[Any], back: Sequence[Any], rows: Any, before: Any
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return the output of SciPy's transposed direct form II, and its last state."""
@@ -128,7 +128,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
     >>> mixad.scipy.signal.convolve([1.0, 2.0, 3.0], [1.0, 1.0], mode="same")
     array([1., 3., 5.])
     """
-    return _convolved("convolve", in1, in2, mode, method)
+    return _convolve("convolve", in1, in2, mode, method)
 
 
 @of_arrays("in1 in2")
@@ -158,7 +158,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     xp = in2.__array_namespace__()
     turned = xp.flip(in2)
     turned = xp.conj(turned) if is_complex(turned) else turned
-    return _convolved("correlate", in1, turned, mode, method)
+    return _convolve("correlate", in1, turned, mode, method)
 
 
 @of_arrays("in1 in2")
@@ -201,7 +201,7 @@ MAX_SUMMANDS = 256
 """Elements of the smaller array up to which sums take about as long as transforms, or less."""
 
 
-def _convolved(name: str, in1: Any, in2: Any, mode: str, method: str) -> Any:
+def _convolve(name: str, in1: Any, in2: Any, mode: str, method: str) -> Any:
     _check(name, in1, in2, mode)
     if method not in ("auto", "direct", "fft"):
         raise ValueError(f"{name}(method={method!r}): method is 'auto', 'direct' or 'fft'")
@@ -287,7 +287,7 @@ def _by_sums(name: str, in1: Any, in2: Any, mode: str) -> Any:
     x, h = xp.astype(in1, dtype), xp.astype(in2, dtype)
     if math.prod(x.shape) < math.prod(h.shape):
         x, h = h, x
-    padded = _padded(xp, x, h.shape)
+    padded = _pad(xp, x, h.shape)
     strides = np.cumprod([1, *padded.shape[:0:-1]])[::-1]
     starts = [start + np.arange(length) for start, length in window]
     places = _flat(starts, strides)
@@ -298,7 +298,7 @@ def _by_sums(name: str, in1: Any, in2: Any, mode: str) -> Any:
     )  # fmt: skip
 
 
-def _padded(xp: Any, x: Any, shape: Sequence[int]) -> Any:
+def _pad(xp: Any, x: Any, shape: Sequence[int]) -> Any:
     """Return ``x`` between zeros, at either end one fewer than another array is long."""
     for axis, n in enumerate(shape):
         if n > 1:

@@ -18,7 +18,7 @@ from mixad.scipy.arguments import (
     float_operands,
     is_complex,
     of_arrays,
-    returned,
+    user_result,
 )
 from mixad.tape.constant import unwrapped
 from mixad.tape.node import Rule, apply_without_derivative
@@ -134,7 +134,7 @@ def _function(name: str) -> Callable[..., Any]:
         given = [o for o in operands if are_numbers or not is_number(o)]
         arrays = iter(as_arrays(f"mixad.scipy.special.{name}", given))
         each = [o if is_number(o) and not are_numbers else next(arrays) for o in operands]
-        return returned(evaluate(*float_operands(map(unwrapped, each))))
+        return user_result(evaluate(*float_operands(map(unwrapped, each))))
 
     return short_traceback(function)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mixad.backends.arrays import is_number
 from mixad.broadcast.function import BroadcastFunction, broadcast
-from mixad.scipy.arguments import as_arrays, float_operands, returned
+from mixad.scipy.arguments import as_arrays, float_operands, user_result
 from mixad.scipy.programs.distribution import programs_of
 from mixad.scipy.programs.families import FAMILIES, Family
 from mixad.tape.constant import unwrapped
@@ -76,7 +76,7 @@ def _function(name: str, family: Family, method: str) -> Callable[..., Any]:
         operands = _without_lists(f"mixad.scipy.stats.{name}.{method}", bound.args)
         number, *rest = float_operands(operands)
         shapes, others = rest[: len(family.shapes)], rest[len(family.shapes) :]
-        return returned(_kernel(name, method)(number, *shapes, *unused, *others))
+        return user_result(_kernel(name, method)(number, *shapes, *unused, *others))
 
     function.__name__, function.__qualname__ = method, f"{name}.{method}"
     function.__signature__ = signature  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from mixad.special.calling import Number, documented
+from mixad.special.calling import Number, complete_docstring
 from mixad.special.table import acos, asin, atan, cos, floor, fma, fmod, rint, sin
 
 __all__ = ["acosd", "asind", "atand", "cosd", "cospi", "cot", "cotd", "csc", "cscd", "deg2rad",
@@ -18,31 +18,31 @@ __all__ = ["acosd", "asind", "atand", "cosd", "cospi", "cot", "cotd", "csc", "cs
 # -- of radians ------------------------------------------------------------------------------------
 
 
-@documented
+@complete_docstring
 def sec(x: Number) -> Number:
     """Return 1 / cos(x)."""
     return 1 / cos(x)
 
 
-@documented
+@complete_docstring
 def csc(x: Number) -> Number:
     """Return 1 / sin(x)."""
     return 1 / sin(x)
 
 
-@documented
+@complete_docstring
 def cot(x: Number) -> Number:
     """Return cos(x) / sin(x)."""
     return cos(x) / sin(x)
 
 
-@documented
+@complete_docstring
 def deg2rad(x: Number) -> Number:
     """Return an angle in degrees as one in radians."""
     return x * (math.pi / 180)
 
 
-@documented
+@complete_docstring
 def rad2deg(x: Number) -> Number:
     """Return an angle in radians as one in degrees."""
     return x * (180 / math.pi)
@@ -51,57 +51,57 @@ def rad2deg(x: Number) -> Number:
 # -- of degrees ------------------------------------------------------------------------------------
 
 
-@documented
+@complete_docstring
 def sind(x: Number) -> Number:
     """Return the sine of degrees; exact for multiples of 90."""
     r, quadrant = _quadrant_of_degrees(x)
     return _sine(quadrant, deg2rad(r))
 
 
-@documented
+@complete_docstring
 def cosd(x: Number) -> Number:
     """Return the cosine of degrees; exact for multiples of 90."""
     r, quadrant = _quadrant_of_degrees(x)
     return _cosine(quadrant, deg2rad(r))
 
 
-@documented
+@complete_docstring
 def tand(x: Number) -> Number:
     """Return the tangent of degrees; infinite at odd multiples of 90."""
     return sind(x) / cosd(x)
 
 
-@documented
+@complete_docstring
 def secd(x: Number) -> Number:
     """Return 1 / cosd(x)."""
     return 1 / cosd(x)
 
 
-@documented
+@complete_docstring
 def cscd(x: Number) -> Number:
     """Return 1 / sind(x)."""
     return 1 / sind(x)
 
 
-@documented
+@complete_docstring
 def cotd(x: Number) -> Number:
     """Return cosd(x) / sind(x); infinite at multiples of 180."""
     return cosd(x) / sind(x)
 
 
-@documented
+@complete_docstring
 def asind(x: Number) -> Number:
     """Return the arc sine in degrees."""
     return rad2deg(asin(x))
 
 
-@documented
+@complete_docstring
 def acosd(x: Number) -> Number:
     """Return the arc cosine in degrees."""
     return rad2deg(acos(x))
 
 
-@documented
+@complete_docstring
 def atand(x: Number) -> Number:
     """Return the arc tangent in degrees."""
     return rad2deg(atan(x))
@@ -118,21 +118,21 @@ def _quadrant_of_degrees(x: Number) -> tuple[Number, Number]:
 # -- of half turns ---------------------------------------------------------------------------------
 
 
-@documented
+@complete_docstring
 def sinpi(x: Number) -> Number:
     """Return sin(πx); exact for multiples of 1/2."""
     r, quadrant = _quadrant_of_half_turns(x)
     return _sine(quadrant, math.pi * r)
 
 
-@documented
+@complete_docstring
 def cospi(x: Number) -> Number:
     """Return cos(πx); exact for multiples of 1/2."""
     r, quadrant = _quadrant_of_half_turns(x)
     return _cosine(quadrant, math.pi * r)
 
 
-@documented
+@complete_docstring
 def tanpi(x: Number) -> Number:
     """Return tan(πx); infinite at odd multiples of 1/2."""
     return sinpi(x) / cospi(x)

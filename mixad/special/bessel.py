@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from mixad.special.calling import Number, documented
+from mixad.special.calling import Number, complete_docstring
 from mixad.special.coefficients import (
     I0E_FAR,
     I1E_FAR,
@@ -26,7 +26,7 @@ from mixad.special.coefficients import (
     Y1_NEAR,
 )
 from mixad.special.polynomials import polynomial
-from mixad.special.scaling import unscaled
+from mixad.special.scaling import unscale
 from mixad.special.table import cos, exp, fma, isinf, log, sin, sqrt
 
 __all__ = ["i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1"]
@@ -37,30 +37,30 @@ _I1_SERIES = tuple(c / (2 * k) for k, c in zip(range(27, 0, -1), _I0_SERIES, str
 _J0_SERIES, _J1_SERIES = _I0_SERIES[13:], _I1_SERIES[13:]  # of -x²/4, for |x| < 2
 
 
-@documented
+@complete_docstring
 def i0(x: Number) -> Number:
     """Return the modified Bessel function of the first kind, of order 0: inf at ±inf."""
     if abs(x) < 8:
         return polynomial(0.25 * x * x, _I0_SERIES)
-    return unscaled(abs(x), _far(abs(x), I0E_FAR))
+    return unscale(abs(x), _far(abs(x), I0E_FAR))
 
 
-@documented
+@complete_docstring
 def i1(x: Number) -> Number:
     """Return the modified Bessel function of the first kind, of order 1: ±inf at ±inf."""
     if abs(x) < 8:
         return x * polynomial(0.25 * x * x, _I1_SERIES)
-    size = unscaled(abs(x), _far(abs(x), I1E_FAR))
+    size = unscale(abs(x), _far(abs(x), I1E_FAR))
     return -size if x < 0 else size
 
 
-@documented
+@complete_docstring
 def i0e(x: Number) -> Number:
     """Return exp(-|x|) · i0(x), without overflow."""
     return exp(-abs(x)) * i0(x) if abs(x) < 8 else _far(abs(x), I0E_FAR)
 
 
-@documented
+@complete_docstring
 def i1e(x: Number) -> Number:
     """Return exp(-|x|) · i1(x), without overflow."""
     if abs(x) < 8:
@@ -69,7 +69,7 @@ def i1e(x: Number) -> Number:
     return -size if x < 0 else size
 
 
-@documented
+@complete_docstring
 def j0(x: Number) -> Number:
     """Return the Bessel function of the first kind, of order 0: 0 at ±inf."""
     if abs(x) < 8:
@@ -80,7 +80,7 @@ def j0(x: Number) -> Number:
     return ((p + q) * cos(x) + (p - q) * sin(abs(x))) / root
 
 
-@documented
+@complete_docstring
 def j1(x: Number) -> Number:
     """Return the Bessel function of the first kind, of order 1: 0 at ±inf."""
     if abs(x) < 8:
@@ -92,28 +92,28 @@ def j1(x: Number) -> Number:
     return -size if x < 0 else size
 
 
-@documented
+@complete_docstring
 def y0(x: Number) -> Number:
     """Return the Bessel function of the second kind, of order 0: -inf at 0, nan below, 0 at inf."""
     if x == 0:
         return log(x)  # -inf, and so are the signs of derivatives
     if x < 8:
         near = _near(x, _J0_SERIES, J0_NEAR)
-        return fma(2 / math.pi * _log_of_half(x), near, polynomial(_centred(x), Y0_NEAR))
+        return fma(2 / math.pi * _log_of_half(x), near, polynomial(_centre(x), Y0_NEAR))
     if isinf(x):
         return 0.0
     p, q, root = _modulation(x, P0, Q0)
     return ((p + q) * sin(x) - (p - q) * cos(x)) / root
 
 
-@documented
+@complete_docstring
 def y1(x: Number) -> Number:
     """Return the Bessel function of the second kind, of order 1: -inf at 0, nan below, 0 at inf."""
     if x == 0:
         return log(x)  # -inf, and so are the signs of derivatives
     if x < 8:
         near = _near(x, _J1_SERIES, J1_NEAR)
-        regular = fma(2 / math.pi * _log_of_half(x), near, polynomial(_centred(x), Y1_NEAR))
+        regular = fma(2 / math.pi * _log_of_half(x), near, polynomial(_centre(x), Y1_NEAR))
         return x * regular - 2 / math.pi / x
     if isinf(x):
         return 0.0
@@ -125,7 +125,7 @@ def _near(x: Number, series: tuple[float, ...], centred: tuple[float, ...]) -> N
     """Return J(x) by its power series (DLMF 10.2.2), exact at 0, or a polynomial up to 8."""
     if abs(x) < 2:
         return polynomial(-0.25 * x * x, series)
-    return polynomial(_centred(x), centred)
+    return polynomial(_centre(x), centred)
 
 
 def _log_of_half(x: Number) -> Number:
@@ -133,7 +133,7 @@ def _log_of_half(x: Number) -> Number:
     return log(x) - math.log(2)
 
 
-def _centred(x: Number) -> Number:
+def _centre(x: Number) -> Number:
     """Return x²/32 - 1, from -1 to 1 on the interval of the series."""
     return x * x / 32 - 1
 

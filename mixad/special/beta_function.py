@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from mixad.special.angles import cospi, sinpi
-from mixad.special.calling import Number, documented, of_op, with_partials
+from mixad.special.calling import Number, complete_docstring, of_op, with_partials
 from mixad.special.stirling import correction, correction_drop
 from mixad.special.table import exp, floor, gamma, isinf, lgamma, log, log1p
 
@@ -19,24 +19,24 @@ __all__ = ["beta", "betaln"]
 _mul_pow = of_op("mul_pow")
 
 
-@documented
+@complete_docstring
 def beta(a: Number, b: Number) -> Number:
     """Return Γ(a) Γ(b) / Γ(a + b): inf where only one Γ above is, nan where that below is, too."""
     if _is_pole(a) or _is_pole(b):
         return exp(_at_pole(a, b))
-    factor, power, c, d = _reflected(a, b)
+    factor, power, c, d = _reflect(a, b)
     order, product, base, exponent = _parts(c, d)
     if power == 1:
         return factor * (_mul_pow(gamma(order) * product, base, -order) * exp(exponent))
     return factor * exp(-_log(order, product, base, exponent))
 
 
-@documented
+@complete_docstring
 def betaln(a: Number, b: Number) -> Number:
     """Return log(abs(beta(a, b))), without overflow."""
     if _is_pole(a) or _is_pole(b):
         return _at_pole(a, b)
-    factor, power, c, d = _reflected(a, b)
+    factor, power, c, d = _reflect(a, b)
     order, product, base, exponent = _parts(c, d)
     return log(abs(factor)) + power * _log(order, product, base, exponent)
 
@@ -55,7 +55,7 @@ def _at_pole(a: Number, b: Number) -> Number:
     return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
-def _reflected(a: Number, b: Number) -> tuple[Number, Number, Number, Number]:
+def _reflect(a: Number, b: Number) -> tuple[Number, Number, Number, Number]:
     """Return f, ±1, and c and d above 0, with which B(a, b) is f · B(c, d) to the ±1."""
     if a > b:
         a, b = b, a

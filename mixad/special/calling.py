@@ -20,7 +20,7 @@ from mixad.scalar.ops import BY_NAME, Op
 from mixad.scalar.types import BOOL, ScalarType, type_of_dtype
 from mixad.tracebacks import hide_frames
 
-__all__ = ["Number", "documented", "of_op", "with_partials"]
+__all__ = ["Number", "complete_docstring", "of_op", "with_partials"]
 
 Number: TypeAlias = Any
 """A Python or NumPy number; inside a kernel, a value of it."""
@@ -35,7 +35,7 @@ def of_op(name: str) -> Callable[..., Number]:
 
     def function(*args: Number) -> Number:
         try:
-            return _evaluated(op, args)
+            return _evaluate(op, args)
         except Exception as error:
             hide_frames(error)
             raise
@@ -51,7 +51,7 @@ def of_op(name: str) -> Callable[..., Number]:
         return_annotation="Number",
     )
     function.__mixad_op__ = name  # type: ignore[attr-defined]  # what the parser looks for
-    return documented(function)
+    return complete_docstring(function)
 
 
 def _parameters(op: Op) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _parameters(op: Op) -> tuple[str, ...]:
     return named.get(op.name, ("x", "y", "z")[: op.arity])
 
 
-def documented(function: _F) -> _F:
+def complete_docstring(function: _F) -> _F:
     """Complete a docstring of one sentence by the parameters and what is returned."""
     parameters = inspect.signature(function).parameters.values()
     result = "number\n    A Python number of Python numbers, else a NumPy scalar."
@@ -98,7 +98,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
     return f"{parameter.name} : number, optional\n    Argument, {parameter.default} by default."
 
 
-def _evaluated(op: Op, args: tuple[Any, ...]) -> Any:
+def _evaluate(op: Op, args: tuple[Any, ...]) -> Any:
     """Compute an op on plain numbers, as the interpreter does."""
     _check_numbers(op, args)
     count = 1 if op.name == "where" else 0

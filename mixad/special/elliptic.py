@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from mixad.special.calling import Number, documented
+from mixad.special.calling import Number, complete_docstring
 from mixad.special.polynomials import polynomial
 from mixad.special.table import isinf, log, sqrt
 
@@ -26,13 +26,13 @@ _FIRST = tuple(c * d for c, d in zip(_SQUARES, _OFFSETS, strict=True))
 _SECOND = tuple(0.5 * c * (d - pair) for c, d, pair in zip(_WEIGHTS, _OFFSETS, _PAIRS, strict=True))
 
 
-@documented
+@complete_docstring
 def ellipk(m: Number) -> Number:
     """Return the complete elliptic integral of the first kind, K(m): inf at 1, nan above."""
     return ellipkm1(1 - m)
 
 
-@documented
+@complete_docstring
 def ellipkm1(p: Number) -> Number:
     """Return the complete elliptic integral K(1 - p), which keeps its digits near p = 0."""
     if p == 0:
@@ -45,7 +45,7 @@ def ellipkm1(p: Number) -> Number:
     return 0.5 * math.pi / mean
 
 
-@documented
+@complete_docstring
 def ellipe(m: Number) -> Number:
     """Return the complete elliptic integral of the second kind, E(m): 1 at 1, nan above."""
     p = 1 - m

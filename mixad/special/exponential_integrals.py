@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-from mixad.special.calling import Number, documented
+from mixad.special.calling import Number, complete_docstring
 from mixad.special.legendre_fraction import legendre_fraction
 from mixad.special.polynomials import polynomial
-from mixad.special.scaling import unscaled
+from mixad.special.scaling import unscale
 from mixad.special.table import exp, log, polygamma, pow, rint, sqrt
 
 __all__ = ["exp1", "expi", "expn"]
@@ -21,7 +21,7 @@ _SERIES = (
 )  # of E₁(x) + log(x) for x <= 1
 
 
-@documented
+@complete_docstring
 def exp1(x: Number) -> Number:
     """Return the exponential integral E₁(x): inf at 0, nan below."""
     if x == 0:
@@ -31,7 +31,7 @@ def exp1(x: Number) -> Number:
     return exp(-x) * legendre_fraction(0.0, x)
 
 
-@documented
+@complete_docstring
 def expi(x: Number) -> Number:
     """Return the exponential integral Ei(x), its principal value for x > 0: -inf at 0."""
     if x == 0:
@@ -43,7 +43,7 @@ def expi(x: Number) -> Number:
     scaled = 1.0
     for k in range(39, 0, -1):
         scaled = 1 + k / x * scaled
-    return unscaled(x, scaled / x)
+    return unscale(x, scaled / x)
 
 
 def _entire(x: Number) -> Number:
@@ -56,7 +56,7 @@ def _entire(x: Number) -> Number:
     return total
 
 
-@documented
+@complete_docstring
 def expn(n: Number, x: Number) -> Number:
     """Return the exponential integral Eₙ(x), n = 0, 1, …: nan for x < 0; no derivative by n."""
     if n < 0 or rint(n) != n:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from mixad.special.calling import Number, documented
+from mixad.special.calling import Number, complete_docstring
 from mixad.special.coefficients import LGAMMA1P, TEMME
 from mixad.special.legendre_fraction import legendre_fraction
 from mixad.special.polynomials import polynomial
@@ -22,7 +22,7 @@ _ATANH = tuple(1 / (2 * k + 3) for k in range(14, -1, -1))  # (atanh(s) - s)/s³
 _EXPONENTIAL = tuple((k, (-1) ** k / math.factorial(k)) for k in range(1, 20))
 
 
-@documented
+@complete_docstring
 def gammainc(a: Number, x: Number) -> Number:
     """Return the regularized lower incomplete gamma function P(a, x); nan for negative numbers."""
     if _is_outside(a, x):
@@ -40,7 +40,7 @@ def gammainc(a: Number, x: Number) -> Number:
     return part if is_lower else 1 - part
 
 
-@documented
+@complete_docstring
 def gammaincc(a: Number, x: Number) -> Number:
     """Return the regularized upper incomplete gamma function Q(a, x), which is 1 - P(a, x)."""
     if _is_outside(a, x):

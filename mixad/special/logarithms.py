@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from mixad.scalar.parse.sinc import sinc_by
-from mixad.special.calling import Number, documented, of_op, with_partials
+from mixad.special.calling import Number, complete_docstring, of_op, with_partials
 from mixad.special.table import (
     exp,
     expm1,
@@ -24,19 +24,19 @@ __all__ = ["abs2", "cosm1", "exp10", "log1mexp", "log1pexp", "logit", "logsubexp
            "select", "sinc", "xlog1py", "xlogy"]  # fmt: skip
 
 
-@documented
+@complete_docstring
 def logit(x: Number) -> Number:
     """Return log(x / (1 - x)), the inverse of sigmoid."""
     return log(x) - log1p(-x)
 
 
-@documented
+@complete_docstring
 def rsqrt(x: Number) -> Number:
     """Return 1 / √x."""
     return 1 / sqrt(x)
 
 
-@documented
+@complete_docstring
 def sinc(x: Number) -> Number:
     """Return sin(πx) / (πx), 1 at 0: the convention of NumPy."""
     return sinc_by(x, sin, rint)
@@ -46,7 +46,7 @@ _div_zero = of_op("div_zero")
 _mul_zero = of_op("mul_zero")
 
 
-@documented
+@complete_docstring
 @with_partials(lambda x, y: (log(y), _div_zero(x, y)))
 def xlogy(x: Number, y: Number) -> Number:
     """Return x · log(y), 0 where x is 0 unless y is nan; the derivative log(y) stays."""
@@ -54,7 +54,7 @@ def xlogy(x: Number, y: Number) -> Number:
     return x * y if isnan(y) else product
 
 
-@documented
+@complete_docstring
 @with_partials(lambda x, y: (log1p(y), _div_zero(x, 1 + y)))
 def xlog1py(x: Number, y: Number) -> Number:
     """Return x · log(1 + y), 0 where x is 0 unless y is nan; the derivative log(1 + y) stays."""
@@ -62,38 +62,38 @@ def xlog1py(x: Number, y: Number) -> Number:
     return x * y if isnan(y) else product
 
 
-@documented
+@complete_docstring
 def cosm1(x: Number) -> Number:
     """Return cos(x) - 1, without cancellation."""
     half = sin(0.5 * x)
     return -2 * half * half
 
 
-@documented
+@complete_docstring
 def exp10(x: Number) -> Number:
     """Return 10 to the x."""
     return pow(10.0, x)
 
 
-@documented
+@complete_docstring
 def abs2(x: Number) -> Number:
     """Return x²."""
     return x * x
 
 
-@documented
+@complete_docstring
 def select(condition: Number, x: Number, y: Number) -> Number:
     """Return x where the condition holds, else y: another name of `where`."""
     return where(condition, x, y)
 
 
-@documented
+@complete_docstring
 def log1pexp(x: Number) -> Number:
     """Return log(1 + exp(x)) without overflow: another name of `softplus`."""
     return logaddexp(x, 0.0)
 
 
-@documented
+@complete_docstring
 def log1mexp(x: Number) -> Number:
     """Return log(1 - exp(x)) for x <= 0, without cancellation at either end."""
     # Mächler, "Accurately computing log(1 - exp(-|a|))" (2012).  The zero is positive, so that
@@ -101,7 +101,7 @@ def log1mexp(x: Number) -> Number:
     return log(0.0 - expm1(x)) if x > -math.log(2) else log1p(-exp(x))
 
 
-@documented
+@complete_docstring
 def logsubexp(x: Number, y: Number) -> Number:
     """Return log(exp(x) - exp(y)) for x >= y, without overflow."""
     return x if y == -math.inf else x + log1mexp(y - x)

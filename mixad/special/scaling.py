@@ -7,10 +7,10 @@ import math
 from mixad.special.calling import Number
 from mixad.special.table import exp
 
-__all__ = ["unscaled"]
+__all__ = ["unscale"]
 
 
-def unscaled(x: Number, scaled: Number) -> Number:
+def unscale(x: Number, scaled: Number) -> Number:
     """Return exp(x) times a number below 1, in halves, of which the first does not overflow."""
     half = exp(0.5 * x)
     whole = half * scaled * half

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mixad.special.calling import Number, documented, of_op, with_partials
+from mixad.special.calling import Number, complete_docstring, of_op, with_partials
 from mixad.special.table import copysign, erfc, erfcinv, fma, isinf, isnan, log, log1p, sqrt
 
 __all__ = ["entr", "kl_div", "ndtr", "ndtri", "normcdf", "normcdfinv", "pseudo_huber",
@@ -15,25 +15,25 @@ _div_zero = of_op("div_zero")
 _mul_zero = of_op("mul_zero")
 
 
-@documented
+@complete_docstring
 def ndtr(x: Number) -> Number:
     """Return the distribution function of the standard normal distribution."""
     return 0.5 * erfc(x * (-1 / math.sqrt(2)))
 
 
-@documented
+@complete_docstring
 def ndtri(p: Number) -> Number:
     """Return the quantile of the standard normal distribution, the inverse of `ndtr`."""
     return -math.sqrt(2) * erfcinv(2 * p)
 
 
-@documented
+@complete_docstring
 def normcdf(x: Number) -> Number:
     """Return the normal distribution function: another name of `ndtr`, CUDA's."""
     return ndtr(x)
 
 
-@documented
+@complete_docstring
 def normcdfinv(p: Number) -> Number:
     """Return the quantile of the normal distribution: another name of `ndtri`, CUDA's."""
     return ndtri(p)
@@ -44,7 +44,7 @@ def _entr_slope(x: Number) -> Number:
     return 0.0 if x < 0 else slope
 
 
-@documented
+@complete_docstring
 @with_partials(_entr_slope)
 def entr(x: Number) -> Number:
     """Return -x · log(x), a term of an entropy: 0 where x is 0, -inf where it is negative."""
@@ -57,7 +57,7 @@ def _rel_entr_partials(x: Number, y: Number) -> tuple[Number, Number]:
     return (0.0, 0.0) if _is_apart(x, y) else (along, across)
 
 
-@documented
+@complete_docstring
 @with_partials(_rel_entr_partials)
 def rel_entr(x: Number, y: Number) -> Number:
     """Return x · log(x / y), 0 where x is 0, inf where x or y is negative or y alone is 0."""
@@ -73,7 +73,7 @@ def _kl_div_partials(x: Number, y: Number) -> tuple[Number, Number]:
     return _log_ratio(x, y), (y - x) / y if _is_near(x, y) else 1 - _div_zero(x, y)
 
 
-@documented
+@complete_docstring
 @with_partials(_kl_div_partials)
 def kl_div(x: Number, y: Number) -> Number:
     """Return x · log(x / y) - x + y, with the conventions of `rel_entr`."""
@@ -131,7 +131,7 @@ def _huber_in_r(delta: Number, r: Number) -> Number:
     return copysign(least, r) / root
 
 
-@documented
+@complete_docstring
 @with_partials(lambda delta, r: (_huber_in_delta(delta, r), _huber_in_r(delta, r)))
 def pseudo_huber(delta: Number, r: Number) -> Number:
     """Return delta² (√(1 + (r/delta)²) - 1), a smooth `huber`, without cancellation."""

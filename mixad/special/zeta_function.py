@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from mixad.scalar.math.coefficients import F64
-from mixad.special.calling import Number, documented, of_op
+from mixad.special.calling import Number, complete_docstring, of_op
 from mixad.special.logarithms import sinc
 from mixad.special.polynomials import polynomial
 from mixad.special.table import exp, floor, gamma, isinf, lgamma, log, pow
@@ -23,7 +23,7 @@ _EXPONENTIAL = tuple(1 / math.factorial(k + 1) for k in range(20, -1, -1))  # (e
 _mul_zero = of_op("mul_zero")
 
 
-@documented
+@complete_docstring
 def zeta(x: Number, q: Number = None) -> Number:
     """Return Hurwitz's zeta function Σ (k + q)⁻ˣ, nan for x < 1; or Riemann's, without q."""
     return _riemann(x) if q is None else _hurwitz(x, q)

@@ -12,7 +12,7 @@ import numpy as np
 from mixad import pytree
 from mixad.backends.arrays import as_array, device_name, is_array, library_of
 from mixad.backends.integrations import generators_of
-from mixad.call.closures import captured, frozen, substituted
+from mixad.call.closures import captured_values, freeze, substitute
 from mixad.call.signature import Function, TransformedFunction, check_callable
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
@@ -70,13 +70,13 @@ def checkpoint(f: Function) -> Function:
     check_callable("checkpoint", f)
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        tracers, arrays = captured(f)
+        tracers, arrays = captured_values(f)
         if is_in_body([*tracers, *pytree.leaves((args, kwargs))]):  # whose steps run again anyhow
             return f(*args, **kwargs)
         if not any(map(is_traced, [*tracers, *pytree.leaves((args, kwargs))])):
             return f(*args, **kwargs)
         name = f"mixad.checkpoint of {getattr(f, '__name__', type(f).__name__)}"
-        rule = _Checkpoint(name, f, frozen(f), tuple(tracers), CHECK.read())
+        rule = _Checkpoint(name, f, freeze(f), tuple(tracers), CHECK.read())
         rule.watched.extend(Held(array, rule.check, rule, _CAPTURED) for array in arrays)
         return record_call(rule, (args, kwargs, tracers))
 
@@ -138,7 +138,7 @@ class _Checkpoint:
         args, kwargs, captured = arguments
         if captured:
             ids = map(id, self.captured)
-            f = substituted(f, dict(zip(ids, captured, strict=True)))
+            f = substitute(f, dict(zip(ids, captured, strict=True)))
         return pytree.tree_map(unwrapped, f(*args, **kwargs))
 
     def _check(

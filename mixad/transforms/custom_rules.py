@@ -134,7 +134,7 @@ class CustomFunction(PickledFunction):
         self.name = f"mixad.{transform} of {getattr(f, '__name__', type(f).__name__)}"
         self._fixed = _from_the_front(f, _positions(self.name, nondiff_argnums))
 
-    def _reduced(self) -> tuple[Any, ...]:
+    def _reduce(self) -> tuple[Any, ...]:
         return type(self), (by_value(self.f), self._fixed), by_value(self._rule)
 
     def __setstate__(self, rule: Any) -> None:

@@ -209,7 +209,7 @@ def test_all_are_compared_at_a_rate_of_one():
 def test_off_means_that_nothing_is_there():
     kernel = mixad.broadcast(lambda x: x + 17.0)
     kernel(X)
-    call, _ = kernel._specialiser.bound((X,), {})
+    call, _ = kernel._specialiser.bind_call((X,), {})
     prepared = call.found.call.kernel.prepare_launch((X,), None)
     assert prepared.audit is None
 

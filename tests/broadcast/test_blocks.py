@@ -247,7 +247,7 @@ def test_an_audit_looks_at_every_partial(monkeypatch):
 
 
 def test_side_by_side_is_for_backends_that_say_so():
-    program = polar._specialiser.bound((np.ones(3), np.ones(3)), {})[0].found.parsed.program
+    program = polar._specialiser.bind_call((np.ones(3), np.ones(3)), {})[0].found.parsed.program
     assert capability_beside(program, np.ones(3)).stores_beside
     assert not capability_beside(program, np.ones(3), "reference").stores_beside
     kernel = Kernel((program,), (OutputRequest(0, 1, beside=((0, 0), (0, 1))),))

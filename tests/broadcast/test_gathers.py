@@ -165,7 +165,7 @@ def test_strategies_agree(strategy):
 def test_many_reads_are_pulled_back_in_reverse():
     gradients = patch.explain(RNG.random((8, 8)), X[:5] * 0.1, X[:5] * 0.1, wrt=("x", "y"))
     assert gradients.strategy == "forward"  # two inputs take one pass of dual numbers
-    program = patch._parsed((RNG.random((8, 8)), X, X), {})[0].program
+    program = patch._parse((RNG.random((8, 8)), X, X), {})[0].program
     plan = plan_pullback(program, (0, 1, 2), (0,), Mode("auto", None))
     assert plan.strategy == "reverse"
     assert len(plan.passes) == 1

@@ -56,7 +56,7 @@ def test_short_rows_on_the_cpu_are_shown_as_a_device_would_have_them(on_driver, 
     """Kernels for the CPU fold them; those for CUDA do not."""
     x, y = (np.ones(shape, np.float32) for shape in shapes)
     kernel = mixad.broadcast(lambda x, y: x * y + y)
-    program = kernel._parsed((x, y), {})[0].program
+    program = kernel._parse((x, y), {})[0].program
     (planned,) = planned_call(program, (x, y), (0, 1), DEFAULT_OPTIONS).kernels
     assert planned.launch.fold is not None  # or this shows nothing
     assert planned.unfolded.fold is None

@@ -300,7 +300,7 @@ def refuse_what_a_backend_computes_wrongly():
     from mixad.backends.audit import Audit
     from mixad.kernel.spec import OutputRequest
 
-    program = product._parsed((X, X), {})[0].program
+    program = product._parse((X, X), {})[0].program
     stored = (OutputRequest(0, 0),)
     audit = Audit((program,), stored, X.shape, "abacus", 1.0, lambda _, arguments: arguments[:1])
     audit([X, X], [X + X])

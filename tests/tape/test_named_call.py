@@ -21,7 +21,7 @@ def cubed(w, x):
 
 
 def program(function, *args) -> Program:
-    return broadcast(function)._parsed(args, {})[0].program
+    return broadcast(function)._parse(args, {})[0].program
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_a_name_nobody_made_is_refused():
 def test_the_gradient_of_an_indexed_array(k):
     table, k = np.asarray([2.0, 3.0, 5.0]), np.asarray(k)
     square = broadcast(lambda k: table[k] * table[k])
-    call = name_call(square._parsed((k,), {})[0].program, DEFAULT_OPTIONS)
+    call = name_call(square._parse((k,), {})[0].program, DEFAULT_OPTIONS)
     pulled = call.pullback((1,), (0,))
     seed = np.arange(1.0, len(k) + 1)
     given = [[k, table, seed][at] for at in pulled.kept]

@@ -16,8 +16,8 @@ from mixad.kernel.binding import ArgumentBlock, bind
 from mixad.kernel.spec import Launch, Operand
 from mixad.kernel.tiling import BLOCK, slab_tiles, tile_count
 
-__all__ = ["PAIR_WORDS", "CudaBound", "DeviceRun", "are_rows_aligned", "bind_launch", "changed_outputs",
-           "threads_of", "widest_of"]  # fmt: skip
+__all__ = ["PAIR_WORDS", "CudaBound", "DeviceRun", "are_rows_aligned", "bind_launch",
+           "changed_outputs", "threads_of", "widest_of"]  # fmt: skip
 
 _WIDEST = 16
 """Bytes that a thread loads or stores at once, at most."""

@@ -34,9 +34,9 @@ class PickledFunction:
     def __reduce__(self) -> str | _Reduced:
         if _has_name(self):
             return str(vars(self)["__qualname__"])
-        return self._reduced()
+        return self._reduce()
 
-    def _reduced(self) -> _Reduced:
+    def _reduce(self) -> _Reduced:
         """Return what makes an equal one, as ``__reduce__`` does."""
         raise NotImplementedError
 

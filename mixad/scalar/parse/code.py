@@ -258,7 +258,8 @@ def _describe_code(code: CodeType) -> str:
 
 def _without_source(code: CodeType) -> KernelSyntaxError:
     return KernelSyntaxError(
-        f"the source of {_describe_code(code)} is not available (it was defined in {code.co_filename})",
+        f"the source of {_describe_code(code)} is not available "
+        f"(it was defined in {code.co_filename})",
         hint="define it in a file or a notebook cell",
     )
 

@@ -3,8 +3,8 @@
 Formulas are chosen so that a result keeps its digits relative to its size, and so that what is
 derived from them is the derivative, on axes and branch cuts too: `abs`, `min` and `max`, whose
 slopes jump, stand for nothing that is smooth here.  Where zero is multiplied by what overflowed,
-zero is right.  `held` numbers are constants of derivatives: they choose between formulas that agree
-where they meet, so no result has a kink there.
+zero is right.  What `constant_of_derivatives` returns chooses between formulas that agree where
+they meet, so no result has a kink there.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def callee_of(function: Any) -> Any:
 def rule_of(function: Any) -> Any:
     """Return the function that computes the partial derivatives of a callable, None if none does.
 
-    Told by the exact type, as `called_by` does.  Of functions, those of `mixad.special` are marked;
+    Told by the exact type, as `callee_of` does.  Of functions, those of `mixad.special` are marked;
     ``functools.wraps`` copies the mark to functions that compute something else.
     """
     while function is not None:
