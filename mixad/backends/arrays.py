@@ -209,7 +209,7 @@ class Library:
             is_there = array_api_compat.device(found) == where
             return found if is_there else self.xp.asarray(found, device=where)
         plain = map(self.with_plain_blocks, arrays)
-        return self.chunked.computed(function, shape, dtype, *plain)
+        return self.chunked.apply_whole(function, shape, dtype, *plain)
 
     def wrap_memory(self, result: NumpyArray, type: ScalarType, like: Array) -> Array:
         """Return a NumPy array of a type, or its bits, as an array of this library over the memory.

@@ -55,7 +55,7 @@ class Chunked(Protocol):
     def broadcast_to(self, array: Array, shape: tuple[int, ...]) -> Array:
         """Return an array in a larger shape, in blocks that fit into memory."""
 
-    def computed(
+    def apply_whole(
         self, function: Callable[..., Any], shape: tuple[int, ...], dtype: Any, *arrays: Array
     ) -> Array:
         """Return what a function of whole arrays of NumPy gives, of a shape and dtype."""

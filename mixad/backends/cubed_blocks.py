@@ -54,7 +54,7 @@ class CubedBlocks:
         found = sys.modules["cubed.utils"].normalize_chunks(chunks, shape, dtype=array.dtype)
         return _module().broadcast_to(array, shape, chunks=found)
 
-    def computed(
+    def apply_whole(
         self, function: Callable[..., Any], shape: tuple[int, ...], dtype: Any, *arrays: Array
     ) -> Array:
         """Return what a function of whole arrays of NumPy gives."""

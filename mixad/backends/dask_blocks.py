@@ -81,7 +81,7 @@ class DaskBlocks:
         found = sys.modules["dask.array.core"].normalize_chunks(chunks, shape, dtype=array.dtype)
         return _module().broadcast_to(array, shape, chunks=found)
 
-    def computed(
+    def apply_whole(
         self, function: Callable[..., Any], shape: tuple[int, ...], dtype: Any, *arrays: Array
     ) -> Array:
         """Return what a function of whole arrays of NumPy gives."""

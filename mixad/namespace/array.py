@@ -144,7 +144,7 @@ def _beside(x: Any, y: Any) -> tuple[Any, Any]:
     """Return operands of a comparison, one of NumPy's beside a lazy one as such."""
     if type(x) is type(y) or not (arrays.is_array(x) and arrays.is_array(y)):
         return x, y
-    library = arrays.library_of(x).beside(arrays.library_of(y))
+    library = arrays.library_of(x).mix_with(arrays.library_of(y))
     return (x, y) if library is None else (library.readable(x), library.readable(y))
 
 

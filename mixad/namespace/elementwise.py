@@ -43,8 +43,9 @@ from mixad.tape.node import common_library, library_beside
 from mixad.tape.tracer import Tracer, journal_of, plain
 
 __all__ = ["CallOf", "DescribedOperand", "angle", "apply_elementwise", "array_beside",
-           "as_numpy_gives", "clip", "convert", "converted_params", "element_type", "elementwise", "is_operand",
-           "is_strong", "operand", "round_to_decimals", "square", "weak_type", "where"]  # fmt: skip
+           "as_numpy_gives", "clip", "convert", "converted_params", "element_type",
+           "elementwise", "is_operand", "is_strong", "operand", "round_to_decimals",
+           "square", "weak_type", "where"]  # fmt: skip
 
 
 # A described operand: its type, and whether it is a Python number.

@@ -176,7 +176,7 @@ def of_positions(*_: Any, **__: Any) -> Any:
 def _take(xp: Any, x: Any, positions: Any) -> Any:
     if library_of(positions).gathers_whole:
         whole = partial(_take, np)
-        return library_of(positions).computed(whole, positions.shape, x.dtype, x, positions)
+        return library_of(positions).apply_on_cpu(whole, positions.shape, x.dtype, x, positions)
     flat = xp.take(xp.reshape(x, (-1,)), xp.reshape(positions, (-1,)), axis=0)
     return xp.reshape(flat, positions.shape)
 
@@ -361,7 +361,9 @@ def _add_positions(xp: Any, g: Any, positions: Any, shape: tuple[int, ...]) -> A
     """
     library, type = library_of(g), element_type_of(g.dtype)
     if library.gathers_whole:
-        return library.computed(partial(_added, np, shape=shape), shape, g.dtype, g, positions)
+        return library.apply_on_cpu(
+            partial(_add_positions, np, shape=shape), shape, g.dtype, g, positions
+        )
     if type.is_narrow:
         wide = xp.astype(g, library.dtype_of(type.arithmetic))
         return xp.astype(_add_positions(xp, wide, positions, shape), g.dtype)
@@ -476,7 +478,9 @@ def _place_elements(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
         box = _box(shape, key)
         if box is not None:
             return _padded(xp, g, shape, box)
-        return library_of(g).computed(partial(_placed, np, shape=shape, key=key), shape, g.dtype, g)
+        return library_of(g).apply_on_cpu(
+            partial(_place_elements, np, shape=shape, key=key), shape, g.dtype, g
+        )
     whole = xp.zeros(shape, dtype=g.dtype, device=device(g))
     if not is_writeable(whole):
         return _place_by_gather(xp, g, shape, key)
@@ -485,7 +489,8 @@ def _place_elements(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
 
 
 def _place_by_gather(xp: Any, g: Any, shape: tuple[int, ...], key: _Key) -> Any:
-    """Return what `_place_elements` does, for arrays that cannot be written to: each element is a look-up.
+    """Return what `_place_elements` does, where arrays cannot be written to: each element is looked
+    up.
 
     Elements outside of the key look up a zero behind the last of ``g``.
     """

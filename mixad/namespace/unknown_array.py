@@ -219,7 +219,8 @@ class UnknownArray(ArrayTracer):
         Unless it is known to return new arrays, its arguments and results are read-only from then
         on: they may share memory.
         """
-        given = tuple(replace_tracers(_source, tuple(args))), dict(replace_tracers(_source, dict(kwargs)))
+        positional = tuple(replace_tracers(_source, tuple(args)))
+        given = positional, dict(replace_tracers(_source, dict(kwargs)))
         is_method = function is _method
         name = args[0] if is_method else getattr(function, "__name__", "")
         own = computed_by_kernels(name, given[0][is_method:], given[1])
