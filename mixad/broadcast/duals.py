@@ -17,9 +17,9 @@ from mixad.scalar.loop_results import warn_of_decided_results
 from mixad.scalar.parse import Leaf, Parsed
 from mixad.scalar.pushforward import DualProgram, pushforward
 from mixad.tape.apply import apply_program
-from mixad.tape.core_axes import put_together
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.core_axes import stack_core_axes
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import primal_value
 
 __all__ = ["dual_chunks"]
 
@@ -66,7 +66,7 @@ def _chunk(outputs: Sequence[_Dual], core: Core, wrt: Sequence[Leaf]) -> DualChu
 
 
 def _whole(elements: Sequence[Any], core: Core) -> Any:
-    return put_together(elements, core) if core else elements[0]
+    return stack_core_axes(elements, core) if core else elements[0]
 
 
 def _dual_arrays(
@@ -98,8 +98,8 @@ def _dual_program(program: Program, origin: str, wrt: tuple[int, ...]) -> DualPr
 def _output_at(positions: DualChunk[int], arrays: Sequence[Any], wrt: Sequence[int]) -> _Dual:
     """Return an output of arrays for one of positions; static zeros become arrays of zeros."""
     primal = arrays[positions.primal]
-    values = plain(primal)
-    xp = library_beside(primal).xp
+    values = primal_value(primal)
+    xp = library_of_value(primal).xp
     if not scalar_type_of(values.dtype).is_float:
         return _Dual(primal, None)
     partials = {

@@ -40,7 +40,7 @@ from mixad.tape.constant import unwrapped
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.operations import Operation
 from mixad.tape.strand import Strand
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, primal_value
 from mixad.tracebacks import hide_frames, short_traceback
 
 if TYPE_CHECKING:
@@ -737,7 +737,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         wants = {what} if isinstance(what, str) else set(what)
         leaves = active_leaves(parsed, values, wrt) if wants != {"value"} else ()
         active = tuple(i for leaf in leaves for i in leaf.params)
-        plain_values = tuple(map(plain, values))
+        plain_values = tuple(map(primal_value, values))
         call = Call(self._source.name, parsed, plain_values, active, self._options)
         return export_call(call, folder, what, target, cpu, dynamic=dynamic, name=name)
 
@@ -749,7 +749,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         """Return the program, plain values of its params, and which of these ``wrt`` names."""
         parsed, values = self._parse(args, kwargs)
         indices = [i for leaf in active_leaves(parsed, values, wrt) for i in leaf.params]
-        return parsed.program, tuple(map(plain, values)), indices
+        return parsed.program, tuple(map(primal_value, values)), indices
 
     def _known_call(self, args: tuple[Any, ...], *, learn: bool = False) -> PreparedCall | None:
         """Return what is known of a call of plain arrays that gives one; it may be learned now.

@@ -16,7 +16,7 @@ from mixad.namespace.constant_array import Constant
 from mixad.namespace.elementwise import as_numpy_gives
 from mixad.scalar.parse import PYTHON_SCALARS, Parsed
 from mixad.tape.apply import apply_call
-from mixad.tape.complex_parts import joined
+from mixad.tape.complex_parts import join_complex
 from mixad.tape.constant import constants, unwrapped
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.tracer import Tracer
@@ -73,7 +73,7 @@ def with_complex(outputs: Sequence[Any], places: Sequence[int]) -> tuple[Any, ..
     """Return a kernel's outputs, with complex results in place of their parts."""
     left, found = iter(enumerate(outputs)), []
     for place, output in left:
-        found.append(joined(output, next(left)[1]) if place in places else output)
+        found.append(join_complex(output, next(left)[1]) if place in places else output)
     return tuple(found)
 
 

@@ -25,7 +25,7 @@ from mixad.scalar.parse.compound import suffixes
 from mixad.scalar.parse.fields import is_record_class
 from mixad.scalar.parse.values.record import distinguish
 from mixad.scalar.types import I64
-from mixad.tape.core_axes import put_together, taken_apart
+from mixad.tape.core_axes import split_core_axes, stack_core_axes
 from mixad.tape.tracer import Tracer
 
 __all__ = [
@@ -249,7 +249,7 @@ def elements_of(leaves: Sequence[Any], forms: Sequence[Form]) -> tuple[Any, ...]
     for form in forms:
         if form.is_whole or form.holds_arrays:
             for _ in range(form.leaf_count):
-                found += taken_apart(next(left), form.core)
+                found += split_core_axes(next(left), form.core)
         elif form.batch is not None:
             array = next(left)
             found += [array, *_positions(array, form.batch)]
@@ -340,5 +340,5 @@ def make_result(returned: Returned, outputs: Sequence[Any]) -> Any:
     """Return the function's result from the outputs of its program."""
     return pytree.unflatten(
         returned.structure,
-        [put_together(o, core) if core else o[0] for core, o in returned.pair_outputs(outputs)],
+        [stack_core_axes(o, core) if core else o[0] for core, o in returned.pair_outputs(outputs)],
     )

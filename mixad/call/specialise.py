@@ -57,7 +57,7 @@ from mixad.scalar.parse import (
 from mixad.scalar.parse.compound import names_in
 from mixad.scalar.parse.frame import Capture
 from mixad.scalar.parse.snapshot import Address
-from mixad.tape.complex_parts import parts
+from mixad.tape.complex_parts import split_complex
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.operations import Operation
 from mixad.tape.tracer import Tracer
@@ -435,13 +435,15 @@ def _in_place_of(value: Any) -> str:
 def _with_parts(parsed: Parsed, own: Sequence[Any], captured: Sequence[Any]) -> tuple[Any, ...]:
     """Return the values of a program's params: a complex number is two."""
     if parsed.complex_values:
-        pairs = (parts(v) if i in parsed.complex_values else (v,) for i, v in enumerate(own))
+        pairs = (
+            split_complex(v) if i in parsed.complex_values else (v,) for i, v in enumerate(own)
+        )
         own = tuple([part for pair in pairs for part in pair])
     if any(_is_split(c) for c in parsed.captures):
         found: dict[Any, Any] = {}
         for capture, value in zip(parsed.captures, captured, strict=True):
             if _is_split(capture) and capture.address not in found:
-                found[capture.address] = dict(zip(PARTS, parts(value), strict=True))
+                found[capture.address] = dict(zip(PARTS, split_complex(value), strict=True))
         captured = [
             found[c.address][c.part] if _is_split(c) else v
             for c, v in zip(parsed.captures, captured, strict=True)

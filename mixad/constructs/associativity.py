@@ -9,7 +9,7 @@ import numpy as np
 
 from mixad.constructs.operators import Combination
 from mixad.errors import KernelError
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 
 __all__ = ["check_elements"]
 
@@ -33,10 +33,10 @@ def check_elements(
         return
     key = (slice(None),) * axis
     parts = (slice(k, k + last, places.step) for k in range(3))
-    a, b, c = ([plain(leaf)[(*key, part, ...)] for leaf in leaves] for part in parts)
+    a, b, c = ([primal_value(leaf)[(*key, part, ...)] for leaf in leaves] for part in parts)
     combine = combination.combine
     results = combine(combine(a, b), c), combine(a, combine(b, c))
-    tried = [[np.asarray(plain(leaf)) for leaf in each] for each in (a, b, c, *results)]
+    tried = [[np.asarray(primal_value(leaf)) for leaf in each] for each in (a, b, c, *results)]
     sizes = _sizes(tried, len(shape))
     for one, other in zip(*tried[3:], strict=True):
         wrong = ~_are_close(one, other, sizes)

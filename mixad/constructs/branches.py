@@ -14,7 +14,7 @@ from mixad.constructs.recorded_body import record_body
 from mixad.constructs.switch_rule import Switch, run_switch
 from mixad.errors import TracerError
 from mixad.namespace.unknown_array import UnknownArray
-from mixad.tape.tracer import NotRecordedError, plain
+from mixad.tape.tracer import NotRecordedError, primal_value
 
 __all__ = ["cond", "switch"]
 
@@ -97,7 +97,7 @@ def _choose(
     name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]
 ) -> Any:
     """Call the chosen function, or record all if the choice is unknown."""
-    index = plain(index)
+    index = primal_value(index)
     if np.shape(index):
         raise TracerError(
             f"mixad.{name}: what is chosen by has the shape {np.shape(index)}: pass one "

@@ -10,7 +10,7 @@ from mixad.tape.body import Body, enter
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.node import InputNode, Result
 from mixad.tape.tangents import carry_forward
-from mixad.tape.tracer import Level, Origin, Tracer, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, without_level
 
 __all__ = ["or_zeros", "pull_back", "push_forward"]
 
@@ -64,13 +64,15 @@ def push_forward(
     for at, out in enumerate(outputs):
         dual = duals.get(at)
         is_new = dual is not None and dual.value is not None
-        values.append(stripped(dual.value, own) if dual and is_new else stripped(out, level))
+        values.append(
+            without_level(dual.value, own) if dual and is_new else without_level(out, level)
+        )
         found.append(None if dual is None else _without(dual.tangents[0], own))
     return values, found
 
 
 def _without(tangent: Any, level: Level) -> Any:
-    return None if tangent is None else stripped(tangent, level)
+    return None if tangent is None else without_level(tangent, level)
 
 
 def _enter(

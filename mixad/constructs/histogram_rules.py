@@ -25,8 +25,8 @@ from mixad.scalar.types import I32, I64, U64, ScalarType
 from mixad.scalar.updates import OPS
 from mixad.scalar.verify import verify
 from mixad.tape.kernel_call import KernelCall
-from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import Rule, apply_rule, library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["update_by_index"]
@@ -182,7 +182,7 @@ def _run_reading(xp: Any, dest: Any, indices: Any, drops: bool) -> Any:
 
 def _zeros(like: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros beside an array or a traced value."""
-    xp, device = library_beside(like).xp, getattr(like, "device", None)
+    xp, device = library_of_value(like).xp, getattr(like, "device", None)
     return xp.zeros(shape, dtype=like.dtype, device=device)
 
 
@@ -264,7 +264,7 @@ def _push_extreme(
 
 def _split_winners(winners: Any) -> tuple[Any, Any]:
     """Return which extremes come from ``dest``, and the number of the element for others."""
-    winners = plain(winners)
+    winners = primal_value(winners)
     xp = library_of(winners).xp
     is_dest = winners < 0
     return is_dest, xp.where(is_dest, xp.zeros_like(winners), winners)

@@ -31,7 +31,7 @@ from mixad.scalar.ir import UpdateKind
 from mixad.scalar.types import BOOL
 from mixad.tape.apply import apply_program
 from mixad.tape.node import Result, common_library
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 
 __all__ = ["reduce_by_index"]
 
@@ -98,7 +98,7 @@ def reduce_by_index(
         )
     elements, leaves = read_elements("reduce_by_index", "dest", dest)
     combined, xs = read_elements("reduce_by_index", "xs", xs)
-    places = plain(leaf_of(indices, "mixad.reduce_by_index: indices"))
+    places = primal_value(leaf_of(indices, "mixad.reduce_by_index: indices"))
     common_library("mixad.reduce_by_index", [*leaves, *xs, places])
     _check_arguments(elements, combined, result_of(places))
     extent, *rows = elements.shape

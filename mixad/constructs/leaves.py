@@ -19,7 +19,7 @@ from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import kind_of
 from mixad.tape.constant import unwrapped
 from mixad.tape.node import Result
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = [
     "copy_leaf",
@@ -65,7 +65,7 @@ def returned_leaf(value: Any) -> Any:
     """Return a result; one that is no float has no derivative."""
     if not isinstance(value, Tracer) or value.kind.type.is_inexact:
         return value
-    return plain(value)
+    return primal_value(value)
 
 
 def result_of(value: Any) -> Result:

@@ -22,8 +22,8 @@ from mixad.namespace.spelling import function_of
 from mixad.namespace.spellings import NUMPY
 from mixad.namespace.torch_reductions import Selected
 from mixad.namespace.torch_spellings import TORCH
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import primal_value
 
 __all__ = ["add_library_functions"]
 
@@ -76,7 +76,7 @@ def _reduce(ufunc: np.ufunc) -> Callable[..., Any]:
 def _change_at(ufunc: np.ufunc) -> Callable[..., None]:
     def change(x: Any, indices: Any, b: Any) -> None:
         keys = indices if isinstance(indices, tuple) else (indices,)
-        at = positions_of(x)[tuple(map(plain, keys))]
+        at = positions_of(x)[tuple(map(primal_value, keys))]
         values = broadcast_to(astype(array_beside(b, x), x.dtype), at.shape)
         changed = reduce_by_index(ufunc, reshape(x, -1), at, values)
         setitem(x, ..., reshape(changed, x.shape))
@@ -87,7 +87,7 @@ def _change_at(ufunc: np.ufunc) -> Callable[..., None]:
 def _sums_between(x: Any, indices: Any, axis: int = 0, dtype: Any = None) -> Any:
     """Return the sums from each index to the next along an axis."""
     x = x if dtype is None else astype(x, dtype)
-    starts = np.asarray(plain(indices))
+    starts = np.asarray(primal_value(indices))
     if starts.ndim != 1 or not starts.size or (np.diff(starts) <= 0).any() or starts[0] < 0:
         raise KernelShapeError(
             "numpy.add.reduceat of a traced value takes whole numbers that grow",
@@ -112,7 +112,7 @@ def _first_of(operator: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function for the largest or smallest element up to each, and its place."""
 
     def found(x: Any, axis: int) -> Any:
-        xp = library_beside(x).xp
+        xp = library_of_value(x).xp
         if not x.shape:
             return Selected(x, xp.zeros((), dtype=xp.int64, device=x.device))
         shape = [1] * len(x.shape)

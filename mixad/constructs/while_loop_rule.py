@@ -16,7 +16,7 @@ from mixad.tape.native_steps import NativeSteps, Track
 from mixad.tape.operations import Static
 from mixad.tape.registers import as_register, of_register, own_array
 from mixad.tape.step_order import order_steps
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["WhileLoop", "run_while_loop"]
@@ -53,7 +53,7 @@ class WhileLoop(Static):
 
     def steps(self, count: Any) -> Loop:
         """Return the loop over the steps that were taken."""
-        length = int(plain(count))
+        length = int(primal_value(count))
         return Loop(self.body, self.carries, 0, length, False, (), False, self.room, self.logged)
 
 

@@ -29,15 +29,15 @@ from mixad.namespace.manipulation import matrix_transpose, permute_dims
 from mixad.namespace.module import Namespace, namespace_over, replace_tracers
 from mixad.namespace.powers import power
 from mixad.namespace.scipy_calls import asks_for_conversion, function_called, instead_of
-from mixad.namespace.spelling import Spelling
+from mixad.namespace.spelling import LibraryBinding
 from mixad.namespace.spellings import NUMPY, UFUNCS, spelling_of, spelling_of_ufunc, torch_spelling
 from mixad.namespace.statistical import total
 from mixad.namespace.torch_in_place import IN_PLACE, change
 from mixad.tape.constant import constants, unwrapped
 from mixad.tape.memory import array_as, is_numpy_number, share, unshared, view_of
-from mixad.tape.node import library_beside
+from mixad.tape.node import library_of_value
 from mixad.tape.operations import Operation
-from mixad.tape.tracer import Tracer, plain, strand_of
+from mixad.tape.tracer import Tracer, primal_value, strand_of
 from mixad.tracebacks import hide_frames, short_traceback
 
 __all__ = ["OF_SHAPES", "ArrayTracer"]
@@ -153,7 +153,9 @@ def _comparison_method(compare: Callable[[Any, Any], Any]) -> _Method:
 
     def method(self: Any, other: Any) -> Any:
         try:
-            return constants(compare(*_beside(plain(self), plain(_from_lists(other, self)))))
+            return constants(
+                compare(*_beside(primal_value(self), primal_value(_from_lists(other, self))))
+            )
         except Exception as error:
             hide_frames(error)
             raise
@@ -289,7 +291,7 @@ class ArrayTracer(Tracer):
             if operation is not None:
                 return _record(self, operation, operands)
             if ufunc in _TESTS:
-                return ufunc(*map(plain, operands))
+                return ufunc(*map(primal_value, operands))
             return self._called_ufunc(ufunc, method, operands, options)
         except Exception as error:
             hide_frames(error)
@@ -397,7 +399,7 @@ class ArrayTracer(Tracer):
         library, spelling = self.kind.library, self._spelling
         if hasattr(_array_class(library), name):
             if name in spelling.constant:
-                return getattr(plain(self), name)
+                return getattr(primal_value(self), name)
             if library.name == "torch" and name in IN_PLACE:
                 return partial(change, _call_method, self, name)
             if spelling.has_method(name):
@@ -479,7 +481,7 @@ class ArrayTracer(Tracer):
         return array_as(found, self)
 
     @property
-    def _spelling(self) -> Spelling:
+    def _spelling(self) -> LibraryBinding:
         return spelling_of(self.kind.library)
 
 
@@ -584,7 +586,7 @@ def _is_matrix(value: object) -> bool:
 
 def _multiply(a: Any, b: Any) -> Any:
     """Return ``a @ b``, which torch refuses for two dtypes."""
-    if library_beside(a).name != "torch":
+    if library_of_value(a).name != "torch":
         return matmul(a, b)
     return torch_spelling().call(sys.modules["torch"].matmul, (a, b), {})
 

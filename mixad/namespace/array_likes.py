@@ -12,7 +12,7 @@ from mixad.backends.arrays import NUMPY, is_array
 from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import array_beside, is_strong
 from mixad.namespace.joining import stack
-from mixad.tape.node import library_beside
+from mixad.tape.node import library_of_value
 from mixad.tape.tracer import Tracer
 
 __all__ = ["arrays_of", "first_traced", "from_lists", "stack_nested"]
@@ -40,7 +40,7 @@ def stack_nested(x: Any, like: Any) -> Any:
     """Return nested lists as an array of the library and on the device of another."""
     if isinstance(x, Tracer) or is_array(x):
         return x
-    library = library_beside(like)
+    library = library_of_value(like)
     if not isinstance(x, _LISTS):
         # NumPy's numbers are arrays of their own types beside others; the standard has floats.
         number = x if library is NUMPY or isinstance(x, complex) else float(x)

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from mixad.errors import TracerError
-from mixad.namespace.arrangements import compress
 from mixad.namespace.assignment import setitem
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import clip
 from mixad.namespace.manipulation import reshape
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.numpy_rearrange import compress
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.tape.memory import array_as, unshared
 
 __all__ = ["METHODS", "NUMPY_METHODS", "copy_array", "to_device"]
@@ -51,10 +51,10 @@ def _fill(x: Any, value: Any) -> None:
     setitem(x, ..., value)
 
 
-METHODS: Mapping[str, SpelledFunction] = {"to_device": function_of(to_device)}
+METHODS: Mapping[str, BoundFunction] = {"to_device": function_of(to_device)}
 """Of arrays of every library."""
 
-NUMPY_METHODS: Mapping[str, SpelledFunction] = {
+NUMPY_METHODS: Mapping[str, BoundFunction] = {
     **METHODS,
     "astype": function_of(astype, "x dtype order casting subok copy"),
     "clip": function_of(clip, "x min max out"),

@@ -46,7 +46,7 @@ from mixad.tape.memory import (
 from mixad.tape.node import Rule, apply_rule, common_library, mixture
 from mixad.tape.operations import call_of
 from mixad.tape.states import SMALL
-from mixad.tape.tracer import NotRecordedError, Tracer, check_alive, check_written, plain
+from mixad.tape.tracer import NotRecordedError, Tracer, check_alive, check_written, primal_value
 from mixad.tape.writing import Write, rebind, write
 
 __all__ = ["CHANGES_AT", "broadcasts", "change_at", "replace", "setitem", "strand_of_write"]
@@ -64,7 +64,9 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
     The value takes the dtype of ``x``; of equal positions one is written last, as in the library.
     """
     check_written(x)
-    if any(isinstance(plain(k), Tracer) for k in (key if isinstance(key, tuple) else (key,))):
+    if any(
+        isinstance(primal_value(k), Tracer) for k in (key if isinstance(key, tuple) else (key,))
+    ):
         _write_at_unknown(x, key, value)
         return
     is_back = _is_back(x, key, value)
@@ -86,11 +88,11 @@ def setitem(x: Tracer, key: Any, value: Any) -> None:
 def _write_at_unknown(x: Tracer, key: Any, value: Any) -> None:
     """Write at unknown indices, in the body of a loop."""
     keys = key if isinstance(key, tuple) else (key,)
-    unknown: Any = next(plain(k) for k in keys if isinstance(plain(k), Tracer))
+    unknown: Any = next(primal_value(k) for k in keys if isinstance(primal_value(k), Tracer))
     strand = x.strand or unknown.strand
     if not strand.may_write(x, constant(value) if is_array(value) else value):
         raise NotRecordedError("a write to what is not of the body")
-    mask = plain(key)
+    mask = primal_value(key)
     if isinstance(mask, Tracer) and mask.dtype == bool and mask.shape == x.shape:
         if not np.shape(value):
             _stand_for(strand, x, where(mask, _as_array(value, x), x))
@@ -100,7 +102,9 @@ def _write_at_unknown(x: Tracer, key: Any, value: Any) -> None:
     found = positions_selected(tuple(x.shape), keys) if is_numpys else None
     positions = select_elements(positions_of(x), key) if found is None else found
     value = _value_at(x, tuple(positions.shape), value)
-    are_distinct = found is not None and not any(getattr(plain(k), "shape", ()) for k in keys)
+    are_distinct = found is not None and not any(
+        getattr(primal_value(k), "shape", ()) for k in keys
+    )
     _stand_for(strand, x, written_at(x, value, positions, are_distinct=are_distinct))
 
 
@@ -298,7 +302,12 @@ def _is_cast_in_place(result: Tracer, x: Tracer) -> bool:
 def _own_key(key: Any) -> _Key:
     """Return a key as a tuple that nobody else can change."""
     keys = key if isinstance(key, tuple) else (key,)
-    return tuple([_own(plain(k)) if is_selection(plain(k)) else basic_key(plain(k)) for k in keys])
+    return tuple(
+        [
+            _own(primal_value(k)) if is_selection(primal_value(k)) else basic_key(primal_value(k))
+            for k in keys
+        ]
+    )
 
 
 def _own(key: Any) -> Any:
@@ -350,7 +359,7 @@ def _fitting(x: Tracer, key: _Key | None, shape: Sequence[int], value: Tracer) -
     if value.dtype != x.dtype or extra or not broadcasts(value.shape, shape):
         own = shape if key is None else x.shape
         scratch = xp.empty(tuple(own), dtype=x.dtype, device=x.device)
-        given = plain(value) if key is not None else xp.zeros(value.shape, dtype=value.dtype)
+        given = primal_value(value) if key is not None else xp.zeros(value.shape, dtype=value.dtype)
         _write_key(scratch, given, key or (...,), None)  # raises what the library raises
         value = astype(value, x.dtype)  # plain for integers
     return broadcast_to(reshape(value, value.shape[extra:]) if extra else value, tuple(shape))

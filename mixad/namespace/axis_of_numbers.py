@@ -12,13 +12,13 @@ from numpy.exceptions import AxisError
 
 from mixad import pytree
 from mixad.backends.arrays import is_array
-from mixad.namespace.spelling import Spelling
-from mixad.tape.tracer import Tracer, plain
+from mixad.namespace.spelling import LibraryBinding
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["NumbersHaveAnAxis"]
 
 
-class NumbersHaveAnAxis(Spelling):
+class NumbersHaveAnAxis(LibraryBinding):
     """A spelling of a library whose functions in part take an axis of arrays without axes.
 
     The library says which: where there is no such axis it is called on the values, and either
@@ -44,7 +44,10 @@ class NumbersHaveAnAxis(Spelling):
             try:
                 return bound(args, kwargs)
             except AxisError:
-                want = own(*pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs)))
+                want = own(
+                    *pytree.tree_map(primal_value, args),
+                    **pytree.tree_map(primal_value, dict(kwargs)),
+                )
                 if not any(map(_is_number, (*args, *kwargs.values()))):
                     raise
             given = {name: self._with_axis(value) for name, value in kwargs.items()}

@@ -36,9 +36,9 @@ from mixad.namespace.manipulation import matrix_transpose
 from mixad.namespace.norms import matrix_norm, vector_norm
 from mixad.namespace.powers import power
 from mixad.namespace.solving import inv, matrix_power, pinv, solve
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.scalar.names import Library, names_in, our_names
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 
 __all__ = [
     "ALONG_ONE",
@@ -51,23 +51,23 @@ __all__ = [
 ]
 
 
-def unary(op: str) -> SpelledFunction:
+def unary(op: str) -> BoundFunction:
     """Return an elementwise function of one argument."""
-    return SpelledFunction(lambda x: elementwise(op, x), ("x",))
+    return BoundFunction(lambda x: elementwise(op, x), ("x",))
 
 
-def _binary(op: str) -> SpelledFunction:
+def _binary(op: str) -> BoundFunction:
     return _of_operands(lambda x, y: elementwise(op, x, y))
 
 
-def _of_operands(evaluate: Callable[[Any, Any], Any]) -> SpelledFunction:
+def _of_operands(evaluate: Callable[[Any, Any], Any]) -> BoundFunction:
     """Take the operands of operators: a list beside a traced NumPy array is an array."""
-    return SpelledFunction(lambda x, y: evaluate(operand(x, y), operand(y, x)), ("x", "y"))
+    return BoundFunction(lambda x, y: evaluate(operand(x, y), operand(y, x)), ("x", "y"))
 
 
-def _comparison(compare: Callable[[Any, Any], Any]) -> SpelledFunction:
+def _comparison(compare: Callable[[Any, Any], Any]) -> BoundFunction:
     """Return a comparison: its results are plain arrays, which `if` and `while` can test."""
-    return SpelledFunction(lambda x, y: compare(plain(x), plain(y)), ("x", "y"))
+    return BoundFunction(lambda x, y: compare(primal_value(x), primal_value(y)), ("x", "y"))
 
 
 _ONE = (
@@ -80,7 +80,7 @@ _COMPARISONS = {
     "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
 }  # fmt: skip
 
-COMMON: dict[str, SpelledFunction] = {
+COMMON: dict[str, BoundFunction] = {
     **{op: unary(op) for op in _ONE},
     **{op: _binary(op) for op in _TWO},
     **{name: _comparison(compare) for name, compare in _COMPARISONS.items()},
@@ -91,9 +91,9 @@ COMMON: dict[str, SpelledFunction] = {
     },
     "pow": _of_operands(power),
     "negative": unary("neg"),
-    "positive": SpelledFunction(lambda x: x, ("x",)),
+    "positive": BoundFunction(lambda x: x, ("x",)),
     "round": unary("rint"),
-    "square": SpelledFunction(square, ("x",)),
+    "square": BoundFunction(square, ("x",)),
     "matmul": _of_operands(matmul),
 }
 """Functions that NumPy, torch and the standard have under one name."""
@@ -130,7 +130,7 @@ ALONG_ONE, ALONG_SEVERAL = (fft, ifft, rfft, irfft, hfft, ihfft), (fftn, ifftn, 
 TRANSFORMS, SHIFTS = (*ALONG_ONE, *ALONG_SEVERAL), (fftshift, ifftshift)
 
 
-def other_names(library: Library) -> dict[str, SpelledFunction]:
+def other_names(library: Library) -> dict[str, BoundFunction]:
     """Return functions of `COMMON` under the other names that a library has for them."""
     pairs = ((theirs, names_in("standard", ours)) for theirs, ours in our_names(library).items())
     return {

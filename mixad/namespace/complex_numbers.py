@@ -24,8 +24,8 @@ from mixad.scalar.types import COMPLEX_TYPES, ScalarType
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.cell import Cell
 from mixad.tape.memory import gives_views, share
-from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.tracer import Tracer, check_mode, plain
+from mixad.tape.node import Rule, apply_rule, library_of_value
+from mixad.tape.tracer import Tracer, check_mode, primal_value
 
 __all__ = ["as_complex", "common_type", "complex_elementwise", "complex_type_of", "conj", "imag",
            "is_complex", "real", "select"]  # fmt: skip
@@ -43,7 +43,7 @@ def is_complex(operand: Any) -> bool:
 def complex_elementwise(op: str, library: Library, operands: Sequence[Any]) -> Any:
     """Apply an op to operands, one of which is complex; KernelTypeError for other ops."""
     if op in _OF_BOOLEANS:
-        return getattr(library.xp, op)(*map(plain, operands))
+        return getattr(library.xp, op)(*map(primal_value, operands))
     rule = _RULES.get(op)
     if rule is None:
         raise KernelTypeError(
@@ -140,7 +140,7 @@ def as_complex(x: Any, type: ScalarType) -> Any:
     """Return an array or a tracer with elements of a complex type."""
     if element_type_of(x.dtype) == type and not (isinstance(x, Tracer) and x.weak):
         return x
-    return apply_rule(_ASTYPE, x, dtype=library_beside(x).dtype_of(type))
+    return apply_rule(_ASTYPE, x, dtype=library_of_value(x).dtype_of(type))
 
 
 def _convert_cotangent(g: Any, x: Any, dtype: Any) -> Any:
@@ -169,7 +169,11 @@ def real(x: Any) -> Any:
 @gives_views
 def imag(x: Any) -> Any:
     """Return the imaginary part; for real numbers zeros without a derivative."""
-    return apply_rule(_IMAG, x) if is_complex(x) else library_beside(x).xp.zeros_like(plain(x))
+    return (
+        apply_rule(_IMAG, x)
+        if is_complex(x)
+        else library_of_value(x).xp.zeros_like(primal_value(x))
+    )
 
 
 def conj(x: Any) -> Any:
@@ -177,7 +181,7 @@ def conj(x: Any) -> Any:
     if not is_complex(x):
         return x
     found = apply_rule(_CONJ, x)
-    return share(found, x) if library_beside(x).name == "torch" else found
+    return share(found, x) if library_of_value(x).name == "torch" else found
 
 
 def _conjugate(xp: Any, x: Any) -> Any:
@@ -284,8 +288,8 @@ def _sign(z: Any) -> Any:
 def _size(z: Any) -> Any:
     """Return magnitudes to divide by; 1 for 0."""
     size = apply_rule(_RULES["abs"], z)
-    xp = library_beside(z).xp
-    ones = xp.astype(plain(size) == 0, size.dtype)
+    xp = library_of_value(z).xp
+    ones = xp.astype(primal_value(size) == 0, size.dtype)
     return size + ones
 
 
@@ -328,8 +332,8 @@ def _of_exponent(x: Any, y: Any) -> Any:
 
 
 def _one_at_zero(x: Any) -> Array:
-    xp = library_beside(x).xp
-    return xp.astype(plain(x) == 0, x.dtype)
+    xp = library_of_value(x).xp
+    return xp.astype(primal_value(x) == 0, x.dtype)
 
 
 def _secant(xp: Any, z: Array) -> Array:
@@ -409,7 +413,7 @@ def _choose(xp: Any, x: Array, y: Array, condition: Array) -> Array:
 
 
 def _part(g: Any, of: Any, condition: Array, index: int) -> Any:
-    zero = library_beside(g).xp.zeros((), dtype=g.dtype, device=device(g))
+    zero = library_of_value(g).xp.zeros((), dtype=g.dtype, device=device(g))
     pair = (g, zero) if index == 0 else (zero, g)
     return sum_to(apply_rule(_SELECT, *pair, condition=condition), tuple(of.shape))
 

@@ -32,7 +32,7 @@ from mixad.tape.constant import (
     unwrapped,
 )
 from mixad.tape.memory import join, noted_array, retire_others, share
-from mixad.tape.tracer import Tracer, check_alive, looked_at, plain
+from mixad.tape.tracer import Tracer, check_alive, concrete_value, primal_value
 
 __all__ = ["Constant"]
 
@@ -43,7 +43,7 @@ _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "
 
 
 def _unary(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda self: constants(compute(plain(self)))
+    return lambda self: constants(compute(primal_value(self)))
 
 
 def _binary(compute: _Method) -> _Method:
@@ -55,7 +55,7 @@ def _binary(compute: _Method) -> _Method:
         if is_traced(other) and hasattr(ArrayTracer, mirrored):
             check_alive(self)
             return getattr(ArrayTracer, mirrored)(other, unwrapped(self))
-        return constants(compute(plain(self), plain(other)))
+        return constants(compute(primal_value(self), primal_value(other)))
 
     return method
 
@@ -65,7 +65,7 @@ def _reflected_method(compute: _Method) -> _Method:
         if is_traced(other):
             check_alive(self)
             return compute(other, unwrapped(self))
-        return constants(compute(plain(other), plain(self)))
+        return constants(compute(primal_value(other), primal_value(self)))
 
     return method
 
@@ -81,10 +81,10 @@ def _in_place(symbol: str, compute: _Method, change: _Method) -> _Method:
     def method(self: Any, other: Any) -> Any:
         if not is_traced(other):
             array = _own_array(self)
-            changed = change(array, plain(other))
+            changed = change(array, primal_value(other))
             return self if changed is array else constant(changed)
         result = compute(self, other)
-        if not hasattr(plain(self), name):
+        if not hasattr(primal_value(self), name):
             return result
         return _follow(replace(self, symbol, result))
 
@@ -93,7 +93,7 @@ def _in_place(symbol: str, compute: _Method, change: _Method) -> _Method:
 
 def _own_array(x: Tracer) -> Array:
     """Return a constant's array to write to: a copy if something has recorded its memory."""
-    array = plain(x)
+    array = primal_value(x)
     is_lent = x.cell.is_lent  # type: ignore[attr-defined]  # of constants only
     if is_lent or (x.sharing is not None and x.sharing.memory.is_lent):
         array = x.cell.library.xp.asarray(array, copy=True)
@@ -111,7 +111,7 @@ def _traced_for_write(x: Constant) -> Iterator[ArrayTracer]:
     if x.origin.levels:
         _follow(x)
     else:  # of whole numbers: nothing is differentiated
-        x.cell = ConstantCell(plain(x))
+        x.cell = ConstantCell(primal_value(x))
     retire_others(x)
     if written.sharing is not None:  # with what was written back
         join(written, x)
@@ -180,7 +180,7 @@ class Constant(ArrayTracer):
     __eq__, __ne__ = _binary(operator.eq), _binary(operator.ne)
 
     def __hash__(self) -> int:
-        return hash(plain(self))
+        return hash(primal_value(self))
 
     __neg__, __abs__ = _unary(operator.neg), _unary(operator.abs)
     __invert__ = _unary(operator.invert)
@@ -193,9 +193,9 @@ class Constant(ArrayTracer):
         return other // self, other % self
 
     def __getitem__(self, key: Any) -> Any:
-        part = derived(plain(self)[_plain(key)], [self])
+        part = derived(primal_value(self)[_plain(key)], [self])
         keys = key if isinstance(key, tuple) else (key,)
-        if any(map(is_selection, map(plain, keys))):
+        if any(map(is_selection, map(primal_value, keys))):
             return part
         return share(part, self, tuple(map(basic_key, keys)))
 
@@ -214,7 +214,7 @@ class Constant(ArrayTracer):
         """Return attributes of the library's arrays; results of methods are constants."""
         if name.startswith("__"):
             raise AttributeError(f"a constant has no attribute {name!r}", name=name, obj=self)
-        array = plain(self)
+        array = primal_value(self)
         if hasattr(array, name) and not callable(getattr(array, name)):
             return derived(getattr(array, name), [self])
         if name in IN_PLACE and self.cell.library.name == "torch":
@@ -251,27 +251,27 @@ class Constant(ArrayTracer):
     @property
     def dtype(self) -> Any:
         """Dtype of the elements, which may be one that kernels do not compute in."""
-        return plain(self).dtype
+        return primal_value(self).dtype
 
     @property
     def size(self) -> Any:
         """The attribute of the library's arrays."""
-        return plain(self).size
+        return primal_value(self).size
 
     @property
     def real(self) -> Any:
         """The real part."""
-        return derived(plain(self).real, [self])
+        return derived(primal_value(self).real, [self])
 
     @property
     def imag(self) -> Any:
         """The imaginary part."""
-        return derived(plain(self).imag, [self])
+        return derived(primal_value(self).imag, [self])
 
     @property
     def T(self) -> Any:  # noqa: N802
         """The array with its axes in reverse order."""
-        return derived(plain(self).T, [self])
+        return derived(primal_value(self).T, [self])
 
     @property
     def mT(self) -> Any:  # noqa: N802
@@ -296,35 +296,35 @@ class Constant(ArrayTracer):
 
     def item(self) -> Any:
         """Return the number in an array of one element."""
-        return plain(self).item()
+        return primal_value(self).item()
 
     def tolist(self) -> Any:
         """Return the elements in nested lists."""
-        return plain(self).tolist()
+        return primal_value(self).tolist()
 
     def __repr__(self) -> str:
-        return f"Constant({plain(self)!r})"
+        return f"Constant({primal_value(self)!r})"
 
     def __str__(self) -> str:
-        return str(plain(self))
+        return str(primal_value(self))
 
     def __format__(self, spec: str) -> str:
-        return format(plain(self), spec)
+        return format(primal_value(self), spec)
 
     def __index__(self) -> int:
-        return operator.index(looked_at(self, "an index made"))
+        return operator.index(concrete_value(self, "an index made"))
 
     def __float__(self) -> float:
-        return float(looked_at(self, "float()"))
+        return float(concrete_value(self, "float()"))
 
     def __complex__(self) -> complex:
-        return complex(looked_at(self, "complex()"))
+        return complex(concrete_value(self, "complex()"))
 
     def __round__(self, digits: int | None = None) -> Any:
-        return round(float(looked_at(self, "round()")), digits)
+        return round(float(concrete_value(self, "round()")), digits)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.asarray(looked_at(self, "conversion to a NumPy array"), dtype, copy=copy)
+        return np.asarray(concrete_value(self, "conversion to a NumPy array"), dtype, copy=copy)
 
     def __dlpack__(
         self,
@@ -336,27 +336,27 @@ class Constant(ArrayTracer):
     ) -> Any:
         options = {"stream": stream, "max_version": max_version, "dl_device": dl_device,
                    "copy": copy}  # fmt: skip
-        return plain(self).__dlpack__(**{k: v for k, v in options.items() if v is not None})
+        return primal_value(self).__dlpack__(**{k: v for k, v in options.items() if v is not None})
 
     def __dlpack_device__(self) -> Any:
-        return plain(self).__dlpack_device__()
+        return primal_value(self).__dlpack_device__()
 
     def to_dask_array(self) -> Any:
         """Return the array as one of Dask, which calls this."""
-        return sys.modules["dask.array"].asanyarray(plain(self))
+        return sys.modules["dask.array"].asanyarray(primal_value(self))
 
     def __dask_tokenize__(self) -> Any:
-        return sys.modules["dask"].base.normalize_token(plain(self))
+        return sys.modules["dask"].base.normalize_token(primal_value(self))
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return constant(copy.deepcopy(plain(self), memo))
+        return constant(copy.deepcopy(primal_value(self), memo))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return constant, (plain(self),)
+        return constant, (primal_value(self),)
 
 
 def _plain(tree: Any) -> Any:
-    return pytree.tree_map(plain, tree)
+    return pytree.tree_map(primal_value, tree)
 
 
 def _unwrap_tree(tree: Any) -> Any:
@@ -373,7 +373,7 @@ def _method(x: Constant, name: str) -> Callable[..., Any]:
     def method(*args: Any, **options: Any) -> Any:
         return _call_method(x, name, args, options)
 
-    own = getattr(plain(x), name, None)
+    own = getattr(primal_value(x), name, None)
     return method if own is None else functools.wraps(own)(method)
 
 
@@ -405,7 +405,9 @@ def _call_method(x: Constant, name: str, args: Any, options: Any) -> Any:
     """
     if _has_traced((args, options)) and name not in x._spelling.constant:
         return _call_beside_traced(x, name, args, options)
-    method = getattr(plain(x), name, None)
+    method = getattr(primal_value(x), name, None)
     if method is None:
-        return constants(x._spelling.call_method(name, (plain(x), *_plain(args)), _plain(options)))
+        return constants(
+            x._spelling.call_method(name, (primal_value(x), *_plain(args)), _plain(options))
+        )
     return derived(method(*_plain(args), **_plain(options)), [x])

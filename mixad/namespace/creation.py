@@ -15,8 +15,8 @@ from mixad.namespace.elementwise import elementwise
 from mixad.namespace.joining import broadcast_to
 from mixad.tape.constant import constant
 from mixad.tape.memory import gives_arrays, unshared
-from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import Rule, apply_rule, library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["asarray", "empty_like", "full", "full_like", "linspace", "ones_like", "tril", "triu",
            "zeros_like"]  # fmt: skip
@@ -77,12 +77,12 @@ def full_like(
 
 def _create_like(name: str, x: Any, dtype: Any, device: Any, shape: Any, *value: Any) -> Any:
     """Return the result of the library's creation function for an array like ``x``."""
-    xp = library_beside(x).xp
+    xp = library_of_value(x).xp
     create: Callable[..., Any]
     if shape is None and isinstance(x, Tracer) and x.state is not None:
         shape = x.shape  # which does not wait for its elements
     if shape is None:
-        create, like = getattr(xp, f"{name}_like"), plain(x)
+        create, like = getattr(xp, f"{name}_like"), primal_value(x)
     else:
         create, like = getattr(xp, name), shape
         dtype, device = dtype or x.dtype, device or x.device
@@ -103,7 +103,7 @@ def linspace(
     The result is a plain array, without a derivative, if ``dtype`` is no float.
     """
     traced = start if isinstance(start, Tracer) else stop
-    like = plain(traced)
+    like = primal_value(traced)
     share = library_of(like).xp.linspace(
         0.0, 1.0, num, dtype=like.dtype, device=device_of(like), endpoint=endpoint
     )

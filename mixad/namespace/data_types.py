@@ -14,8 +14,8 @@ from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.promotion_rules import Typed
 from mixad.scalar.types import C128, F64
 from mixad.tape.memory import unshared
-from mixad.tape.node import common_library, library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import common_library, library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["astype", "in_doubles", "of_one_type"]
 
@@ -26,7 +26,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
     Without ``copy`` an array of that dtype is returned itself. KernelTypeError if complex numbers
     would lose their imaginary part.
     """
-    xp = library_beside(x).xp
+    xp = library_of_value(x).xp
     dtype = xp.empty(0, dtype=dtype).dtype
     source, target = element_type_of(x.dtype), element_type_of(dtype)
     if source.is_complex and not (target.is_complex or target.is_bool):
@@ -35,7 +35,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
             hint="take a part first: x.real, x.imag, abs(x)",
         )
     if not target.is_inexact:
-        return xp.astype(plain(x), dtype)
+        return xp.astype(primal_value(x), dtype)
     if target == source:
         return unshared(x) if copy else x
     return convert(x, target)
@@ -46,7 +46,7 @@ def in_doubles(x: Any) -> Any:
     type = element_type_of(x.dtype)
     if type in (F64, C128):
         return x
-    return astype(x, library_beside(x).widest("complex128" if type.is_complex else "float64"))
+    return astype(x, library_of_value(x).widest("complex128" if type.is_complex else "float64"))
 
 
 def of_one_type(what: str, arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -25,14 +25,8 @@ from mixad.namespace.complex_numbers import (
     is_complex,
     real,
 )
-from mixad.namespace.corners import nan_at_zeros
 from mixad.namespace.creation import tril
-from mixad.namespace.elementwise import elementwise, where
-from mixad.namespace.indexing import part_along
-from mixad.namespace.joining import concat
-from mixad.namespace.linear_algebra import adjoint, diagonal, matmul
-from mixad.namespace.manipulation import expand_dims, reshape
-from mixad.namespace.repeated_values import (
+from mixad.namespace.degenerate_spectra import (
     check_distinct,
     check_even,
     check_phases,
@@ -43,11 +37,17 @@ from mixad.namespace.repeated_values import (
     nearly_zero,
     repeated_pairs,
 )
+from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.indexing import part_along
+from mixad.namespace.joining import concat
+from mixad.namespace.linear_algebra import adjoint, diagonal, matmul
+from mixad.namespace.manipulation import expand_dims, reshape
 from mixad.namespace.small_matrices import lower_factor
 from mixad.namespace.solving import identity_like, solve
 from mixad.namespace.symmetric import symmetric
+from mixad.namespace.zero_norms import nan_at_zeros
 from mixad.tape.core_kernel import OverCores
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "cholesky", "complex_eig",
@@ -138,7 +138,7 @@ def _of_qr(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     where sym copies the lower triangle to the upper one.
     """
     (gq, gr), (q, r) = gs, values
-    _check_independent(plain(r))
+    _check_independent(primal_value(r))
     parts = [] if gr is None else [matmul(r, adjoint(gr))]
     parts += [] if gq is None else [-matmul(adjoint(gq), q)]
     inside = matmul(q, _mirror_lower(_sum(parts)))
@@ -184,7 +184,7 @@ def eigvalsh(x: Any) -> Any:
 def _of_eigh(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """Giles (2008), section 3.1, the symmetric part."""
     (gw, gv), (w, v) = gs, values
-    repeated = repeated_pairs(plain(w))
+    repeated = repeated_pairs(primal_value(w))
     vt = adjoint(v)
     parts = []
     if gw is not None:
@@ -246,7 +246,7 @@ def _of_eig(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     Vectors keep their length, so what would stretch them is taken off first.
     """
     (gw, gv), (w, v) = gs, values
-    repeated = repeated_pairs(plain(w))
+    repeated = repeated_pairs(primal_value(w))
     check_distinct(repeated)
     vh = adjoint(v)
     parts = []
@@ -294,7 +294,7 @@ def svd(x: Any, *, full_matrices: bool = True) -> SVDResult:
 
 def _with_corners(s: Any, x: Any) -> Any:
     """Return singular values, those that are 0 without a second derivative."""
-    values = plain(s)
+    values = primal_value(s)
     xp = library_of(values).xp
     zeros = xp.zeros((*values.shape[:-1], 1, 1), dtype=values.dtype, device=device(values))
     marked = nan_at_zeros(
@@ -314,7 +314,7 @@ def svdvals(x: Any) -> Any:
 def _of_svd(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     """Townsend, "Differentiating the singular value decomposition" (2016)."""
     (gu, gs_, gvh), (u, s, vh) = gs, values
-    repeated, tiny = repeated_pairs(plain(s)), nearly_zero(plain(s))
+    repeated, tiny = repeated_pairs(primal_value(s)), nearly_zero(primal_value(s))
     gv = None if gvh is None else adjoint(gvh)
     v = adjoint(vh)
     vectors = tuple(g for g in (gu, gv) if g is not None)

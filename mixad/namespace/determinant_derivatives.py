@@ -20,14 +20,14 @@ from mixad.namespace.complex_numbers import conj
 from mixad.namespace.elimination import Eliminated, eliminate
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.node import Rule, apply_rule
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 
 __all__ = ["gradient_of_det"]
 
 
 def gradient_of_det(x: Any) -> Any:
     """Return the cofactors of matrices: the derivatives of their determinants, not conjugated."""
-    return apply_rule(_gradient_along(0), x, factors=eliminate(plain(x)))
+    return apply_rule(_gradient_along(0), x, factors=eliminate(primal_value(x)))
 
 
 @cache

@@ -20,7 +20,7 @@ from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.solving import identity_like, inv, of_inverse
 from mixad.tape.core_kernel import OverCores
-from mixad.tape.tracer import Tracer, bodies_among, plain
+from mixad.tape.tracer import Tracer, bodies_among, primal_value
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["SlogdetResult", "det", "slogdet"]
@@ -45,7 +45,7 @@ def _cofactors(x: Any, values: Any) -> Any:
         return x
     if _is_in_step(x) and x.shape[-1] <= _MAX_MINORS and not is_complex(x):
         return _minors(x)
-    library = library_of(plain(x))
+    library = library_of(primal_value(x))
     by_formula = library.name == "jax" and x.shape[-1] <= 3
     if isinstance(x, Tracer) or by_formula:
         return gradient_of_det(x)
@@ -124,7 +124,7 @@ class SlogdetResult(NamedTuple):
 def slogdet(x: Any) -> SlogdetResult:
     """Return the signs of determinants and the logarithms of their magnitudes."""
     sign, logabsdet = apply_values_rule(_SLOGDET, x)
-    return SlogdetResult(sign if is_complex(x) else plain(sign), logabsdet)
+    return SlogdetResult(sign if is_complex(x) else primal_value(sign), logabsdet)
 
 
 def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
@@ -133,7 +133,7 @@ def _of_logarithm(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any) -> Any:
     if isinstance(x, Tracer):
         inverse = adjoint(apply_values_rule(_REGULAR_INVERSE, x)[0])
     else:
-        _check_regular(plain(sign))
+        _check_regular(primal_value(sign))
         inverse = adjoint(inv(x))
     if gsign is None or not is_complex(sign):
         return _scale_matrices(glog, inverse)

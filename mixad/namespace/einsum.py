@@ -17,7 +17,7 @@ from mixad.namespace.manipulation import permute_dims, reshape
 from mixad.namespace.statistical import total
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.memory import view_of
-from mixad.tape.node import library_beside
+from mixad.tape.node import library_of_value
 
 __all__ = ["einsum", "read_operands"]
 
@@ -109,7 +109,7 @@ def _diagonal(x: Any, labels: _Labels) -> tuple[Any, _Labels]:
     places = np.arange(math.prod(x.shape)).reshape(tuple(x.shape))
     numbers = [once.index(label) for label in labels]
     places = np.einsum(places, numbers, list(range(len(once))))
-    return gather(x, library_beside(x).xp.asarray(places.copy(), device=device(x))), once
+    return gather(x, library_of_value(x).xp.asarray(places.copy(), device=device(x))), once
 
 
 def _sum_unneeded(x: Any, labels: _Labels, kept: set[str]) -> tuple[Any, _Labels]:

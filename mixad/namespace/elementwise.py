@@ -39,8 +39,8 @@ from mixad.scalar.types import BOOL, F64, I64, ScalarType, complex_of
 from mixad.tape.apply import apply_call, apply_program
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.memory import array_as, gives_arrays
-from mixad.tape.node import common_library, library_beside
-from mixad.tape.tracer import Tracer, journal_of, plain
+from mixad.tape.node import common_library, library_of_value
+from mixad.tape.tracer import Tracer, journal_of, primal_value
 
 __all__ = ["CallOf", "DescribedOperand", "angle", "apply_elementwise", "array_beside",
            "as_numpy_gives", "clip", "convert", "converted_params", "element_type",
@@ -83,7 +83,7 @@ def array_beside(value: Any, other: Any) -> Any:
     Functions of other libraries take no numbers: for these it has the other argument's dtype, made
     complex for a complex number.
     """
-    library = library_beside(other)
+    library = library_of_value(other)
     if library is NUMPY:
         if isinstance(value, Tracer):
             return as_numpy_gives(value)
@@ -95,8 +95,8 @@ def array_beside(value: Any, other: Any) -> Any:
     if isinstance(value, complex) and not type.is_complex:
         type = complex_of(type)
     if isinstance(value, Tracer):
-        return elementwise("mul", value, library.asarray(1, type, device(plain(other))))
-    return library.asarray(value, type, device(plain(other)))
+        return elementwise("mul", value, library.asarray(1, type, device(primal_value(other))))
+    return library.asarray(value, type, device(primal_value(other)))
 
 
 def elementwise(op: str, *operands: Any) -> Any:
@@ -159,7 +159,7 @@ def _convert_bound(x: Any, bound: Any) -> Any:
     dtype = getattr(bound, "dtype", x.dtype)
     if dtype == x.dtype or not (isinstance(x, Tracer) or isinstance(bound, Tracer)):
         return bound
-    xp = library_beside(x).xp
+    xp = library_of_value(x).xp
     found = xp.clip(xp.zeros(1, dtype=x.dtype), min=xp.zeros(1, dtype=dtype)).dtype
     return convert(bound, element_type_of(x.dtype)) if found == x.dtype else bound
 
@@ -191,7 +191,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
         library, other = _library_beside("where", (x, y)), y if is_scalar(x) else x
         kind = BOOL if isinstance(condition, bool) else I64 if isinstance(condition, int) else F64
         condition = library.asarray(condition, kind, device(other))
-    condition = plain(operand(condition, x if isinstance(x, Tracer) else y))
+    condition = primal_value(operand(condition, x if isinstance(x, Tracer) else y))
     if scalar_type_of(condition.dtype) != BOOL:
         called = "where()"
         raise TracerError(

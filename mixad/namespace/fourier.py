@@ -18,7 +18,7 @@ from mixad.namespace.indexing import part_along
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import normalized_axes, roll, whole_numbers
 from mixad.scalar.dtypes import is_complex_dtype
-from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.node import Rule, apply_rule, library_of_value
 
 __all__ = ["fft", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",
            "irfftn", "rfft", "rfftn", "torch_irfftn"]  # fmt: skip
@@ -155,7 +155,7 @@ def _of_irfft(g: Any, x: Any, n: int, axis: int, norm: str) -> Any:
 
 def _occurrences(half: Any, length: int, axis: int) -> Any:
     """Return how often each number of half a spectrum is in the whole: once or twice."""
-    xp = library_beside(half).xp
+    xp = library_of_value(half).xp
     counts = [1.0 if k in (0, length / 2) else 2.0 for k in range(length // 2 + 1)]
     shape = tuple(-1 if i == axis else 1 for i in range(half.ndim))
     return xp.reshape(
@@ -215,7 +215,7 @@ def _resize_axis(x: Any, axis: int, length: int) -> Any:
     if length <= own:
         return x if length == own else part_along(x, axis, None, length)
     rest = tuple(length - own if i == axis else n for i, n in enumerate(x.shape))
-    zeros = library_beside(x).xp.zeros(rest, dtype=x.dtype, device=x.device)
+    zeros = library_of_value(x).xp.zeros(rest, dtype=x.dtype, device=x.device)
     return concat([x, zeros], axis=axis)
 
 

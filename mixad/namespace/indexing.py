@@ -24,9 +24,9 @@ from mixad.scalar.types import F32, F64
 from mixad.tape.constant import unwrapped
 from mixad.tape.memory import share
 from mixad.tape.moves import gaps_of
-from mixad.tape.node import Rule, added, apply_rule, library_beside, shape_of_view
+from mixad.tape.node import Rule, added, apply_rule, library_of_value, shape_of_view
 from mixad.tape.opaque import apply_opaque
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["added_at", "basic_axes", "basic_key", "call_on_plain", "cleared_at", "gather",
            "getitem", "is_selection", "of_positions", "part_along", "part_of", "positions_of",
@@ -100,9 +100,9 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = reshape(x, -1), 0
     (axis,) = normalized_axes(axis, x.ndim)
-    if isinstance(indices, Tracer) and library_beside(x) is NUMPY:
+    if isinstance(indices, Tracer) and library_of_value(x) is NUMPY:
         return getitem(x, (*[slice(None)] * axis, indices))
-    indices = plain(without_lists(indices, x))
+    indices = primal_value(without_lists(indices, x))
     library = _library_with(x, (indices,))
     given = positions_of(x, (indices,)), library.readable(indices)
     return gather(x, call_on_plain(library.xp.take, given, {"axis": axis}))
@@ -110,15 +110,15 @@ def take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
 
 def without_lists(indices: Any, x: Any) -> Any:
     """Return lists of indices as an array beside ``x``: NumPy takes lists, others may not."""
-    if not isinstance(indices, (list, tuple)) or library_beside(x) is NUMPY:
+    if not isinstance(indices, (list, tuple)) or library_of_value(x) is NUMPY:
         return indices
     where = x.device if isinstance(x, Tracer) else device(x)
-    return library_beside(x).xp.asarray(indices, device=where)
+    return library_of_value(x).xp.asarray(indices, device=where)
 
 
 def take_along_axis(x: Any, indices: Any, *, axis: int = -1) -> Any:
     """Return one element of ``x`` for each index, from the same place along the other axes."""
-    indices = plain(indices)
+    indices = primal_value(indices)
     library, positions = _library_with(x, (indices,)), positions_of(x, (indices,))
     if library.is_lazy:  # it has no such function
         along = partial(np.take_along_axis, axis=axis)
@@ -140,7 +140,7 @@ def positions_of(x: Any, keys: Iterable[Any] = ()) -> Any:
 
 def _library_with(x: Any, keys: Iterable[Any]) -> Library:
     """Return the library in which keys select elements of ``x``: a lazy one if a key is lazy."""
-    library = library_beside(x)
+    library = library_of_value(x)
     for key in keys:
         if is_array(key):
             library = library.mix_with(library_of(key)) or library
@@ -157,7 +157,7 @@ def gather(x: Any, positions: Any) -> Any:
 
     Nobody else may hold the positions.
     """
-    library_beside(positions)  # raises where a mask leaves open how many elements it selects
+    library_of_value(positions)  # raises where a mask leaves open how many elements it selects
     if type(positions) is np.ndarray and not positions.flags.c_contiguous:
         positions = positions.copy(order="C")
     return apply_rule(_GATHER, x, positions)
@@ -196,7 +196,7 @@ def _are_packed(positions: Any) -> bool:
 
 def _add_gathered(whole: Any, g: Any, x: Any, positions: Any) -> Any:
     """Add the cotangent of elements to one of their array."""
-    if library_beside(whole) is not NUMPY or element_type_of(whole.dtype).is_narrow:
+    if library_of_value(whole) is not NUMPY or element_type_of(whole.dtype).is_narrow:
         return added(whole, scatter_add(g, tuple(x.shape), positions))
     return added_at(whole, g, positions)
 

@@ -20,8 +20,8 @@ from mixad.namespace.indexing import (
 from mixad.namespace.manipulation import expand_dims, normalized_axes, reshape, whole_numbers
 from mixad.tape import broadcasting
 from mixad.tape.memory import gives_read_only_views, gives_views, share, unshared
-from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.values_rule import ValuesRule, apply_values_rule, with_zeros
+from mixad.tape.node import Rule, apply_rule, library_of_value
+from mixad.tape.values_rule import ValuesRule, apply_values_rule, instantiate_zeros
 
 __all__ = ["broadcast_arrays", "broadcast_to", "concat", "meshgrid", "repeat", "stack", "tile",
            "unstack"]  # fmt: skip
@@ -99,7 +99,7 @@ def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def _stack_values(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: int) -> Any:
-    return stack(with_zeros(gs, values), axis=axis)
+    return stack(instantiate_zeros(gs, values), axis=axis)
 
 
 _UNSTACK = ValuesRule(
@@ -127,5 +127,5 @@ def repeat(x: Any, repeats: Any, *, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = reshape(x, math.prod(x.shape)), 0
     (axis,) = normalized_axes(axis, x.ndim)
-    xp = library_beside(x).xp
+    xp = library_of_value(x).xp
     return gather(x, xp.repeat(positions_of(x), without_lists(repeats, x), axis=axis))

@@ -27,7 +27,7 @@ from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.scalar.types import F32, F64
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.memory import gives_arrays, gives_read_only_views, gives_views
-from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.node import Rule, apply_rule, library_of_value
 from mixad.tape.tracer import Tracer, bodies_among
 
 __all__ = [
@@ -223,7 +223,7 @@ def _length(x: Any, axis: int) -> int:
 @gives_read_only_views
 def diagonal(x: Any, *, offset: int = 0) -> Any:
     """Return the diagonals of matrices, or those ``offset`` above."""
-    return gather(x, library_beside(x).xp.linalg.diagonal(positions_of(x), offset=offset))
+    return gather(x, library_of_value(x).xp.linalg.diagonal(positions_of(x), offset=offset))
 
 
 def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Any:

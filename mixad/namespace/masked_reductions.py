@@ -11,7 +11,6 @@ from typing import Any
 
 from mixad.backends.arrays import Array
 from mixad.namespace.complex_numbers import imag, is_complex, real
-from mixad.namespace.corners import nan_at_zeros
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import elementwise, square, where
 from mixad.namespace.manipulation import normalized_axes, reshape
@@ -27,9 +26,10 @@ from mixad.namespace.statistical import (
     total,
     var,
 )
+from mixad.namespace.zero_norms import nan_at_zeros
 from mixad.scalar.dtypes import element_type_of
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["masked_max", "masked_mean", "masked_min", "masked_prod", "masked_std", "masked_total",
            "masked_var", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod",
@@ -110,7 +110,7 @@ def _var_of(
     squares = square(distances)
     if is_complex(x):
         squares = elementwise("add", square(real(distances)), square(imag(distances)))
-    xp, count = library_beside(x).xp, _count(selected, squares, axis, keepdims=keepdims)
+    xp, count = library_of_value(x).xp, _count(selected, squares, axis, keepdims=keepdims)
     rest = xp.where(count > correction, count - correction, nothing_left)
     return elementwise("div", total(squares, axis, keepdims=keepdims), rest)
 
@@ -128,9 +128,9 @@ def _std_of(
         x, axes, selected=selected, correction=correction, keepdims=True, nothing_left=nothing_left
     )
     alone = _count(selected, variance, axes, keepdims=True) == 1
-    fixed = alone & (plain(variance) == 0)  # the element is its own mean, whatever it is
+    fixed = alone & (primal_value(variance) == 0)  # the element is its own mean, whatever it is
     found = elementwise("sqrt", where(fixed, 1.0, variance))
-    found = nan_at_zeros(found, x, lambda: plain(found) == 0, axes)
+    found = nan_at_zeros(found, x, lambda: primal_value(found) == 0, axes)
     found = where(fixed, 0.0, found)
     return found if keepdims else reshape(found, _remaining_shape(x, axes, keepdims=False))
 
@@ -165,12 +165,12 @@ def _remaining_shape(x: Any, axes: Sequence[int], *, keepdims: bool) -> tuple[in
 
 
 def _full(x: Any, shape: tuple[int, ...], value: float) -> Array:
-    return library_beside(x).xp.full(shape, value, dtype=x.dtype, device=x.device)
+    return library_of_value(x).xp.full(shape, value, dtype=x.dtype, device=x.device)
 
 
 def _mask(where: Any, x: Any) -> Array:
     """Return a mask in the shape of ``x``; ValueError if it does not broadcast to that."""
-    xp, where = library_beside(x).xp, plain(where)
+    xp, where = library_of_value(x).xp, primal_value(where)
     mask = where if isinstance(where, Tracer) else xp.asarray(where)
     return xp.broadcast_to(mask, tuple(x.shape))
 
@@ -189,7 +189,7 @@ def _start(initial: Any, found: Any) -> Any:
 
 def _count(selected: Array, x: Any, axis: Axis, *, keepdims: bool) -> Array:
     """Return how many elements are selected over axes, as numbers of the dtype of ``x``."""
-    library, axes = library_beside(x), normalized_axes(axis, x.ndim)
+    library, axes = library_of_value(x), normalized_axes(axis, x.ndim)
     xp, integer = library.xp, library.widest("int64")
     found = xp.sum(xp.astype(selected, integer), axis=axes, keepdims=keepdims)
     return xp.astype(found, x.dtype)
@@ -200,7 +200,7 @@ def _count(selected: Array, x: Any, axis: Axis, *, keepdims: bool) -> Array:
 
 def _is_number(x: Any) -> Array:
     """Return a mask of the elements that are no nan."""
-    return ~library_beside(x).xp.isnan(plain(x))
+    return ~library_of_value(x).xp.isnan(primal_value(x))
 
 
 def nansum(x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False,
@@ -269,7 +269,7 @@ def _without_nans(
         x = _or(numbers, x, worst)
         if initial is not None or where is not True:
             return of_masked(x, axis, keepdims=keepdims, initial=initial, where=where)
-        some = library_beside(x).xp.any(
+        some = library_of_value(x).xp.any(
             numbers, axis=normalized_axes(axis, x.ndim), keepdims=keepdims
         )
         return _or(some, extreme(x, axis, keepdims=keepdims), math.nan)

@@ -19,7 +19,7 @@ from mixad.namespace.spelling import missing, refusal_of_mixture
 from mixad.namespace.spellings import STANDARD
 from mixad.tape.constant import constants, derived, unwrapped
 from mixad.tape.memory import noted
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, primal_value
 from mixad.tracebacks import short_traceback
 
 __all__ = ["Namespace", "namespace_of", "namespace_over", "replace_tracers"]
@@ -187,7 +187,7 @@ def _import_namespace(module: str, extension: str) -> Namespace:
 def _of_dtype(base: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(base)
     def can_cast(from_: Any, to: Any) -> Any:
-        given = plain(from_)  # NumPy's types have a `dtype` too, which is no dtype
+        given = primal_value(from_)  # NumPy's types have a `dtype` too, which is no dtype
         return base(given.dtype if is_array(given) else given, to)
 
     return can_cast
@@ -219,7 +219,8 @@ def _function(
         if not (has_derivative and found & _TRACED):
             given = (*args, *kwargs.values())
             result = derived(
-                base(*replace_tracers(plain, args), **replace_tracers(plain, kwargs)), given
+                base(*replace_tracers(primal_value, args), **replace_tracers(primal_value, kwargs)),
+                given,
             )
             return noted(recorded.evaluate, result, given) if recorded else result
         if recorded is None:

@@ -1,6 +1,6 @@
 """Norms of vectors and matrices; their derivative at zero is 0, as that of ``abs``.
 
-They have no second one there: see `mixad.namespace.corners`.
+They have no second one there: see `mixad.namespace.zero_norms`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from mixad.errors import TracerError
-from mixad.namespace.corners import nan_at_zeros
 from mixad.namespace.data_types import astype
 from mixad.namespace.decompositions import svdvals
 from mixad.namespace.elementwise import convert, elementwise, where
 from mixad.namespace.manipulation import normalized_axes, permute_dims, reshape
 from mixad.namespace.statistical import amax, amin, total
+from mixad.namespace.zero_norms import nan_at_zeros
 from mixad.scalar.dtypes import element_type_of
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
@@ -42,7 +42,7 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: float
     axes = normalized_axes(axis, x.ndim)
     found = apply_values_rule(_EUCLIDEAN, x, axis=axes)[0] if ord == 2 else _norm(x, axes, ord)
     if ord not in _OF_MAGNITUDES:
-        found = nan_at_zeros(found, x, lambda: plain(found) == 0, axes)
+        found = nan_at_zeros(found, x, lambda: primal_value(found) == 0, axes)
     kept = [n for i, n in enumerate(x.shape) if i not in axes]
     return found if keepdims else reshape(found, kept)
 
@@ -58,17 +58,19 @@ def _norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:
     if ord == -math.inf:
         return amin(size, axes, keepdims=True)
     if ord == 0:
-        return total(astype(plain(x) != 0, size.dtype), axes, keepdims=True)
+        return total(astype(primal_value(x) != 0, size.dtype), axes, keepdims=True)
     if ord == 1:
         return total(size, axes, keepdims=True)
     powers = total(elementwise("pow", size, ord), axes, keepdims=True)
-    is_zero = plain(powers) == 0
+    is_zero = primal_value(powers) == 0
     return where(is_zero, 0.0, elementwise("pow", where(is_zero, 1.0, powers), 1 / ord))
 
 
 def _of_length(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, axis: Any) -> Any:
     length = values[0]
-    return elementwise("mul", gs[0], elementwise("div", x, where(plain(length) == 0, 1.0, length)))
+    return elementwise(
+        "mul", gs[0], elementwise("div", x, where(primal_value(length) == 0, 1.0, length))
+    )
 
 
 _EUCLIDEAN = ValuesRule(

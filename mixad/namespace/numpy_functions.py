@@ -13,7 +13,21 @@ import numpy as np
 from mixad import special
 from mixad.backends.arrays import is_array, is_scalar
 from mixad.errors import TracerError
-from mixad.namespace.arrangements import (
+from mixad.namespace.array_likes import arrays_of
+from mixad.namespace.complex_numbers import conj, real
+from mixad.namespace.creation import tril, triu
+from mixad.namespace.data_types import astype, in_doubles
+from mixad.namespace.decompositions import eigh, eigvalsh, qr, svd, svdvals
+from mixad.namespace.elementwise import as_numpy_gives, elementwise, where
+from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
+from mixad.namespace.indexing import getitem, positions_of, scatter_add
+from mixad.namespace.joining import broadcast_arrays, broadcast_to, concat, meshgrid
+from mixad.namespace.linear_algebra import diagonal, trace
+from mixad.namespace.manipulation import matrix_transpose, moveaxis, reshape
+from mixad.namespace.numpy_linear_algebra import NUMPY_LINEAR_ALGEBRA
+from mixad.namespace.numpy_products import NUMPY_PRODUCTS
+from mixad.namespace.numpy_quantiles import NUMPY_QUANTILES
+from mixad.namespace.numpy_rearrange import (
     append,
     array_split,
     at_least,
@@ -39,31 +53,17 @@ from mixad.namespace.arrangements import (
     swapaxes,
     vstack,
 )
-from mixad.namespace.array_likes import arrays_of
-from mixad.namespace.complex_numbers import conj, real
-from mixad.namespace.creation import tril, triu
-from mixad.namespace.data_types import astype, in_doubles
-from mixad.namespace.decompositions import eigh, eigvalsh, qr, svd, svdvals
-from mixad.namespace.elementwise import as_numpy_gives, elementwise, where
-from mixad.namespace.fourier import fftn, ifftn, irfftn, rfftn
-from mixad.namespace.indexing import getitem, positions_of, scatter_add
-from mixad.namespace.joining import broadcast_arrays, broadcast_to, concat, meshgrid
-from mixad.namespace.linear_algebra import diagonal, trace
-from mixad.namespace.manipulation import matrix_transpose, moveaxis, reshape
-from mixad.namespace.numpy_linear_algebra import NUMPY_LINEAR_ALGEBRA
-from mixad.namespace.numpy_products import NUMPY_PRODUCTS
-from mixad.namespace.numpy_quantiles import NUMPY_QUANTILES
 from mixad.namespace.numpy_samples import NUMPY_SAMPLES
 from mixad.namespace.numpy_statistics import NUMPY_STATISTICS
 from mixad.namespace.sorting import sort
 from mixad.namespace.special import of_scalars
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import amax, amin, cumprod
 from mixad.namespace.ufunc_methods import UFUNC_METHODS
 from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.tape.memory import gives_arrays, gives_read_only_views
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["NUMPY_FUNCTIONS", "nan_to_num", "of_half"]
 
@@ -109,7 +109,7 @@ def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if x.ndim != 1:
         raise ValueError(f"vander() of shape {tuple(x.shape)}: it takes a vector")
     count = x.shape[0] if N is None else operator.index(N)
-    x, xp = in_doubles(x), library_beside(x).xp
+    x, xp = in_doubles(x), library_of_value(x).xp
     ones = xp.ones((x.shape[0], 1), dtype=x.dtype, device=x.device)
     factors = broadcast_to(reshape(x, (-1, 1)), (x.shape[0], max(count - 1, 0)))
     powers = cumprod(concat([ones, factors], axis=1), 1)[:, :count]
@@ -125,7 +125,7 @@ def _sort(x: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | Non
 def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, axis: int = 0) -> Any:
     """Return evenly spaced numbers between two, along an axis of their own."""
     like = as_numpy_gives(elementwise("add", start, stop))  # of their shape and dtype
-    shares = library_beside(like).xp.linspace(
+    shares = library_of_value(like).xp.linspace(
         0.0, 1.0, operator.index(num), dtype=like.dtype, device=like.device, endpoint=endpoint
     )
     shares = reshape(shares, (-1, *[1] * like.ndim))
@@ -137,7 +137,7 @@ def nan_to_num(
     x: Any, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
     """Return ``x`` with numbers in place of nan and infinities: 0, the largest, the smallest."""
-    limits, nan = library_beside(x).xp.finfo(x.dtype), 0.0 if nan is None else nan
+    limits, nan = library_of_value(x).xp.finfo(x.dtype), 0.0 if nan is None else nan
     x = where(elementwise("isnan", x), nan, x)
     x = where(elementwise("eq", x, math.inf), limits.max if posinf is None else posinf, x)
     return where(elementwise("eq", x, -math.inf), limits.min if neginf is None else neginf, x)
@@ -146,7 +146,7 @@ def nan_to_num(
 @gives_arrays
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """Return elements of either (numbers but zero are true); of a condition alone its places."""
-    condition = plain(condition)
+    condition = primal_value(condition)
     if x is None and y is None:
         return np.where(condition)
     if is_scalar(condition):
@@ -172,18 +172,18 @@ def _piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any) -> An
 
     The last condition that holds counts; one more function serves elements where none holds.
     """
-    xp = library_beside(x).xp
+    xp = library_of_value(x).xp
     is_list = isinstance(condlist, (list, tuple))
-    depth = 1 + np.ndim(plain(condlist[0])) if is_list else np.ndim(plain(condlist))
+    depth = 1 + np.ndim(primal_value(condlist[0])) if is_list else np.ndim(primal_value(condlist))
     given = [condlist] if depth < (2 if x.ndim else 1) else condlist
-    conditions = [xp.astype(xp.asarray(plain(c)), xp.bool) for c in given]
+    conditions = [xp.astype(xp.asarray(primal_value(c)), xp.bool) for c in given]
     if len(conditions) == len(funclist) - 1:
         conditions.append(~functools.reduce(operator.or_, conditions))
     if len(conditions) != len(funclist):
         raise ValueError(
             f"piecewise() with {len(conditions)} conditions takes as many functions, or one more"
         )
-    found = xp.zeros_like(plain(x))
+    found = xp.zeros_like(primal_value(x))
     for condition, function in zip(conditions, funclist, strict=True):
         value = _on_part(function, x, condition, args) if callable(function) else function
         found = where(condition, value, found)
@@ -203,7 +203,7 @@ def _on_part(function: Callable[..., Any], x: Any, condition: Any, args: tuple[A
 def _modf(x: Any) -> tuple[Any, Any]:
     """Return the fractional and the whole part."""
     whole = elementwise("trunc", x)
-    xp, given = library_beside(x).xp, plain(x)
+    xp, given = library_of_value(x).xp, primal_value(x)
     rest = where(xp.isinf(given), xp.copysign(xp.zeros_like(given), given),
                  elementwise("fmod", x, 1.0))  # fmt: skip
     return rest, whole
@@ -253,7 +253,7 @@ def _over_two(transform: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _real_if_close(x: Any, tol: float = 100) -> Any:
-    return real(x) if np.isrealobj(np.real_if_close(np.asarray(plain(x)), tol)) else x
+    return real(x) if np.isrealobj(np.real_if_close(np.asarray(primal_value(x)), tol)) else x
 
 
 def _fix(x: Any) -> Any:
@@ -285,7 +285,7 @@ def of_half(function: Callable[..., Any]) -> Callable[..., Any]:
 
 _ELEMENTWISE = ("degrees rad2deg radians deg2rad logaddexp2 heaviside sinc fmin fmax").split()
 
-NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
+NUMPY_FUNCTIONS: Mapping[str, BoundFunction] = {
     **{name: of_scalars(name, NUMPY_LIBRARY[getattr(np, name)]) for name in _ELEMENTWISE},
     "i0": of_scalars("i0", special.i0),
     "fix": function_of(_fix, "x out"),
@@ -301,10 +301,10 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "diag": function_of(diag, "v=x k"),
     "pad": function_of(pad, "array=x pad_width mode"),
     "partition": function_of(partition, "a kth axis kind order"),
-    "atleast_1d": SpelledFunction(at_least(1), ()),
-    "atleast_2d": SpelledFunction(at_least(2), ()),
-    "atleast_3d": SpelledFunction(at_least(3), ()),
-    "broadcast_arrays": SpelledFunction(_broadcast_arrays, ()),
+    "atleast_1d": BoundFunction(at_least(1), ()),
+    "atleast_2d": BoundFunction(at_least(2), ()),
+    "atleast_3d": BoundFunction(at_least(3), ()),
+    "broadcast_arrays": BoundFunction(_broadcast_arrays, ()),
     "tril": function_of(_triangle(tril), "m=x k"),
     "triu": function_of(_triangle(triu), "m=x k"),
     "vstack": function_of(vstack, "tup=arrays * dtype casting"),
@@ -320,7 +320,7 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "diagflat": function_of(_diagflat, "v=x k"),
     "vander": function_of(_vander, "x N increasing"),
     "compress": function_of(compress, "condition=selected a axis out"),
-    "piecewise": SpelledFunction(_piecewise, ()),
+    "piecewise": BoundFunction(_piecewise, ()),
     "modf": function_of(_modf, "x"),
     "float_power": function_of(_float_power, "x y"),
     "split": function_of(split, "ary=x indices_or_sections axis"),
@@ -332,7 +332,7 @@ NUMPY_FUNCTIONS: Mapping[str, SpelledFunction] = {
     "trace": function_of(_trace, "a offset axis1 axis2 dtype out"),
     "ptp": function_of(_ptp, "a axis out keepdims"),
     "sort": function_of(_sort, "a axis kind order * stable"),
-    "meshgrid": SpelledFunction(_meshgrid, ()),
+    "meshgrid": BoundFunction(_meshgrid, ()),
     "block": function_of(_block, "arrays=blocks"),
     "nan_to_num": function_of(nan_to_num, "x copy nan posinf neginf"),
     **{

@@ -19,11 +19,11 @@ from mixad.namespace.linear_algebra import adjoint, matmul
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.norms import matrix_norm
 from mixad.namespace.solving import inv, solve
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import total
 from mixad.scalar.dtypes import element_type_of
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, looked_at, plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import Tracer, concrete_value, primal_value
 
 __all__ = ["NUMPY_LINEAR_ALGEBRA"]
 
@@ -41,8 +41,8 @@ def cond(x: Any, p: Any = None) -> Any:
         found = elementwise("div", last, first) if p == -2 else elementwise("div", first, last)
     else:
         found = elementwise("mul", matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
-    xp = library_beside(x).xp
-    is_zero = xp.isnan(plain(found)) & ~xp.any(xp.isnan(plain(x)), axis=(-2, -1))
+    xp = library_of_value(x).xp
+    is_zero = xp.isnan(primal_value(found)) & ~xp.any(xp.isnan(primal_value(x)), axis=(-2, -1))
     return where(is_zero, math.inf, found)
 
 
@@ -52,7 +52,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, int, An
     The solution is by factors Q R of the matrix or its adjoint. TracerError without full rank,
     where it is not continuous, and for lazy arrays, whose rank would have to be computed.
     """
-    matrix, right = (looked_at(v, "lstsq()") if isinstance(v, Tracer) else v for v in (a, b))
+    matrix, right = (concrete_value(v, "lstsq()") if isinstance(v, Tracer) else v for v in (a, b))
     _, _, rank, _ = np.linalg.lstsq(np.asarray(matrix), np.asarray(right), rcond)
     rows, columns = a.shape
     if rank < min(rows, columns):
@@ -63,8 +63,8 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, int, An
     a, b = of_one_type("lstsq", [_of_floats(v) for v in (a, b)])
     right = reshape(b, (rows, 1)) if b.ndim == 1 else b
     found = _solution(a, right)
-    xp = library_beside(a).xp
-    distances = xp.zeros((0,), dtype=real(plain(a)).dtype)
+    xp = library_of_value(a).xp
+    distances = xp.zeros((0,), dtype=real(primal_value(a)).dtype)
     if rows > columns:
         rest = elementwise("sub", right, matmul(a, found))
         squares = square(real(rest))
@@ -132,7 +132,7 @@ def _product(arrays: Sequence[Any], tree: tuple[Any, ...]) -> Any:
     return matmul(_product(arrays[:count], left), _product(arrays[count:], right))
 
 
-NUMPY_LINEAR_ALGEBRA: Mapping[str, SpelledFunction] = {
+NUMPY_LINEAR_ALGEBRA: Mapping[str, BoundFunction] = {
     "linalg.cond": function_of(cond, "x p"),
     "linalg.lstsq": function_of(lstsq, "a b rcond"),
     "linalg.multi_dot": function_of(multi_dot, "arrays * out"),

@@ -14,9 +14,9 @@ from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.linear_algebra import cross, dot, inner, outer, tensordot, vecdot
 from mixad.namespace.manipulation import moveaxis, reshape
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.tape.memory import gives_arrays
-from mixad.tape.node import library_beside
+from mixad.tape.node import library_of_value
 
 __all__ = ["NUMPY_PRODUCTS", "kron"]
 
@@ -81,11 +81,11 @@ def _cross(
 def _of_length_3(x: Any) -> Any:
     if x.shape[-1] == 3:
         return x
-    zeros = library_beside(x).xp.zeros((*x.shape[:-1], 1), dtype=x.dtype, device=x.device)
+    zeros = library_of_value(x).xp.zeros((*x.shape[:-1], 1), dtype=x.dtype, device=x.device)
     return concat([x, zeros], axis=-1)
 
 
-NUMPY_PRODUCTS: Mapping[str, SpelledFunction] = {
+NUMPY_PRODUCTS: Mapping[str, BoundFunction] = {
     "dot": function_of(_of_arrays(dot), "a b out"),
     "inner": function_of(_of_arrays(inner), "a b /"),
     "kron": function_of(_of_arrays(kron), "a b"),
@@ -93,6 +93,6 @@ NUMPY_PRODUCTS: Mapping[str, SpelledFunction] = {
     "vdot": function_of(_flat(vecdot), "a b /"),
     "tensordot": function_of(_tensordot, "a b axes"),
     "linalg.tensordot": function_of(_tensordot, "x1=a x2=b / * axes"),
-    "einsum": SpelledFunction(_einsum, ()),
+    "einsum": BoundFunction(_einsum, ()),
     "cross": function_of(_cross, "a=x b=y axisa axisb axisc axis"),
 }

@@ -17,10 +17,10 @@ from mixad.namespace.indexing import getitem, part_along, take, take_along_axis
 from mixad.namespace.joining import stack
 from mixad.namespace.manipulation import normalized_axes, permute_dims, reshape
 from mixad.namespace.sorting import sort
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import mean
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["NUMPY_QUANTILES", "quantile"]
 
@@ -126,14 +126,14 @@ def _in_order(x: Any, axis: Axis) -> tuple[Any, tuple[int, ...]]:
 def _elements_at(ordered: Any, places: Any) -> Any:
     if not places.ndim:
         return getitem(ordered, int(places))
-    at = library_beside(ordered).xp.asarray(places.reshape(-1), device=device(ordered))
+    at = library_of_value(ordered).xp.asarray(places.reshape(-1), device=device(ordered))
     return reshape(take(ordered, at, axis=0), (*places.shape, *ordered.shape[1:]))
 
 
 def _array_beside(ordered: Any, part: Any) -> Array:
     """Return numbers for each quantile as an array that broadcasts to quantiles of columns."""
     shape = (*part.shape, *[1] * (ordered.ndim - 1))
-    return library_beside(ordered).xp.asarray(part.reshape(shape), device=device(ordered))
+    return library_of_value(ordered).xp.asarray(part.reshape(shape), device=device(ordered))
 
 
 def _interpolate(x: Any, y: Any, part: Any) -> Any:
@@ -146,8 +146,8 @@ def _interpolate(x: Any, y: Any, part: Any) -> Any:
 
 def _or_nan(x: Any, axes: tuple[int, ...], found: Any) -> Any:
     """Return quantiles, nan where elements are."""
-    xp = library_beside(x).xp
-    return where(xp.any(xp.isnan(plain(x)), axis=axes), math.nan, found)
+    xp = library_of_value(x).xp
+    return where(xp.any(xp.isnan(primal_value(x)), axis=axes), math.nan, found)
 
 
 def _with_axes(
@@ -191,7 +191,7 @@ def _nanquantile(
 ) -> Any:
     _check(x, shares, method)
     ordered, counts, axes = _numbers_in_order(x, axis)
-    xp, dtype = library_beside(x).xp, np.float64 if is_weak else shares.dtype
+    xp, dtype = library_of_value(x).xp, np.float64 if is_weak else shares.dtype
     among = _array_beside(ordered, np.asarray(shares, dtype=dtype))
     last = _at_least_one(counts) - 1
     places = _PLACES[method](xp, among * xp.astype(last, among.dtype))
@@ -209,18 +209,18 @@ def _nanquantile(
 def _numbers_in_order(x: Any, axis: Axis) -> tuple[Any, Array, tuple[int, ...]]:
     """Return sorted elements, the count of numbers in each column, and the axes."""
     ordered, axes = _in_order(x, axis)  # nans are last
-    library = library_beside(x)
+    library = library_of_value(x)
     xp = library.xp
     if not ordered.shape[0]:
         shape = (1, *ordered.shape[1:])
         ordered = xp.full(shape, math.nan, dtype=ordered.dtype, device=device(x))
-    counts = xp.sum(xp.astype(~xp.isnan(plain(ordered)), library.widest("int64")), axis=0)
+    counts = xp.sum(xp.astype(~xp.isnan(primal_value(ordered)), library.widest("int64")), axis=0)
     return ordered, counts, axes
 
 
 def _at_least_one(counts: Array) -> Array:
     """Return counts, 1 in place of 0."""
-    xp = library_beside(counts).xp
+    xp = library_of_value(counts).xp
     return xp.where(counts == 0, xp.ones_like(counts), counts)
 
 
@@ -228,14 +228,14 @@ def _of_columns(ordered: Any, places: Array) -> Any:
     """Return the elements at each column's own places, along first axes."""
     rest = tuple(ordered.shape[1:])
     count = math.prod(places.shape[: places.ndim - len(rest)])
-    at = library_beside(ordered).xp.reshape(places, (count, *rest))
+    at = library_of_value(ordered).xp.reshape(places, (count, *rest))
     return reshape(take_along_axis(ordered, at, axis=0), tuple(places.shape))
 
 
 _MEDIAN = "a axis out overwrite_input keepdims"
 _QUANTILE = "a q axis out overwrite_input method keepdims * weights interpolation"
 
-NUMPY_QUANTILES: Mapping[str, SpelledFunction] = {
+NUMPY_QUANTILES: Mapping[str, BoundFunction] = {
     "median": function_of(median, _MEDIAN),
     "quantile": function_of(quantile, _QUANTILE),
     "percentile": function_of(percentile, _QUANTILE),

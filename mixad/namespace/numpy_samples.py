@@ -11,7 +11,6 @@ from array_api_compat import device
 
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import TracerError
-from mixad.namespace.arrangements import at_least
 from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.data_types import astype, in_doubles, of_one_type
@@ -19,12 +18,13 @@ from mixad.namespace.elementwise import array_beside, elementwise, where
 from mixad.namespace.indexing import call_on_plain, getitem, part_along
 from mixad.namespace.joining import concat, unstack
 from mixad.namespace.manipulation import flip, normalized_axes, reshape
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.numpy_rearrange import at_least
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import total
 from mixad.namespace.utility import diff
 from mixad.scalar.dtypes import element_type_of
-from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.tracer import Tracer, looked_at, plain
+from mixad.tape.node import Rule, apply_rule, library_of_value
+from mixad.tape.tracer import Tracer, concrete_value, primal_value
 
 __all__ = ["NUMPY_SAMPLES"]
 
@@ -56,7 +56,7 @@ def gradient(x: Any, *spacings: Any, axis: Any = None, edge_order: int = 1) -> A
     axes = normalized_axes(axis, x.ndim)
     if edge_order not in (1, 2):
         raise ValueError(f"gradient(edge_order={edge_order!r}): 1 or 2")
-    if not spacings or (len(spacings) == 1 and not np.ndim(plain(spacings[0]))):
+    if not spacings or (len(spacings) == 1 and not np.ndim(primal_value(spacings[0]))):
         spacings = (spacings or (1.0,)) * len(axes)
     if len(spacings) != len(axes):
         raise TypeError(f"gradient() along {len(axes)} axes with {len(spacings)} spacings")
@@ -73,7 +73,7 @@ def _slope(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
             f"gradient(edge_order={edge_order}) takes {edge_order + 1} values along each axis, "
             f"there are {x.shape[axis]}"
         )
-    if not np.ndim(plain(spacing)):
+    if not np.ndim(primal_value(spacing)):
         return elementwise("div", _even_slope(x, axis, edge_order), spacing)
     _, spacing = arrays_of(x, spacing)
     if tuple(spacing.shape) != (x.shape[axis],):
@@ -156,9 +156,9 @@ def interp(
     found = _line_at(x, points, values)
     first, last = (getitem(points, (slice(n, n + 1 or None),)) for n in (0, -1))
     low, high = (getitem(values, (slice(n, n + 1 or None),)) for n in (0, -1))
-    found = where(plain(x) == plain(last), high, found)
-    found = where(plain(x) > plain(last), high if right is None else right, found)
-    found = where(plain(x) < plain(first), low if left is None else left, found)
+    found = where(primal_value(x) == primal_value(last), high, found)
+    found = where(primal_value(x) > primal_value(last), high if right is None else right, found)
+    found = where(primal_value(x) < primal_value(first), low if left is None else left, found)
     return reshape(found, shape)
 
 
@@ -168,7 +168,7 @@ def _one_period(x: Any, points: Any, values: Any, period: Any) -> tuple[Any, Any
         raise ValueError("interp(period=0): a period is a distance that is not 0")
     period = abs(period)
     x, points = elementwise("mod", x, period), elementwise("mod", points, period)
-    order = library_beside(x).xp.argsort(plain(points))
+    order = library_of_value(x).xp.argsort(primal_value(points))
     points, values = getitem(points, order), getitem(values, order)
     before = elementwise("sub", part_along(points, 0, -1, None), period)
     after = elementwise("add", part_along(points, 0, 0, 1), period)
@@ -178,15 +178,17 @@ def _one_period(x: Any, points: Any, values: Any, period: Any) -> tuple[Any, Any
 
 def _line_at(x: Any, points: Any, values: Any) -> Any:
     """Return the line through the two points around ``x``, or the nearest two, at ``x``."""
-    xp = library_beside(x).xp
-    known = plain(points), plain(x)
+    xp = library_of_value(x).xp
+    known = primal_value(points), primal_value(x)
     given = [each if isinstance(each, Tracer) else xp.asarray(each) for each in known]
     at = call_on_plain(xp.searchsorted, given, {"side": "right"}) - 1
     at = xp.clip(at, 0, max(points.shape[0] - 2, 0))
     above = xp.clip(at + 1, 0, points.shape[0] - 1)
     start, base = getitem(points, at), getitem(values, at)
     length = elementwise("sub", getitem(points, above), start)
-    length = where(plain(length) == 0, 1.0, length)  # outside of the points: nothing reads it
+    length = where(
+        primal_value(length) == 0, 1.0, length
+    )  # outside of the points: nothing reads it
     slope = elementwise("div", elementwise("sub", getitem(values, above), base), length)
     return elementwise("add", elementwise("mul", slope, elementwise("sub", x, start)), base)
 
@@ -199,9 +201,9 @@ def unwrap(x: Any, discont: float | None = None, axis: int = -1, *, period: Any 
             "unwrap() takes no period or discont that is being differentiated: pass "
             "mixad.stop_gradient(period)"
         )
-    xp, given = library_beside(x).xp, np.asarray(looked_at(x, "unwrap()"))
+    xp, given = library_of_value(x).xp, np.asarray(concrete_value(x, "unwrap()"))
     turns = np.unwrap(given, discont, axis, period=period) - given
-    return elementwise("add", x, xp.asarray(turns, device=device(plain(x))))
+    return elementwise("add", x, xp.asarray(turns, device=device(primal_value(x))))
 
 
 # -- polynomials and filters -----------------------------------------------------------------------
@@ -285,8 +287,8 @@ _CONVOLVE = Rule(
     linear="each",
 )
 
-NUMPY_SAMPLES: Mapping[str, SpelledFunction] = {
-    "gradient": SpelledFunction(gradient, ()),
+NUMPY_SAMPLES: Mapping[str, BoundFunction] = {
+    "gradient": BoundFunction(gradient, ()),
     "trapezoid": function_of(trapezoid, "y x dx axis"),
     "interp": function_of(interp, "x xp=points fp=values left right period"),
     "unwrap": function_of(unwrap, "p=x discont axis * period"),

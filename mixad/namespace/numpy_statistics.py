@@ -34,12 +34,12 @@ from mixad.namespace.masked_reductions import (
     nansum,
     nanvar,
 )
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import mean, total
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.memory import unshared
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import primal_value
 
 __all__ = ["NUMPY_STATISTICS"]
 
@@ -49,8 +49,8 @@ Axis = int | Sequence[int] | None
 def bincount(places: Any, weights: Any = None, minlength: int = 0) -> Any:
     """Return for each place the sum of its weights, in 64 bits."""
     if weights is None:  # floats, which NumPy refuses
-        return np.bincount(plain(places), None, minlength)
-    places, library = plain(places), library_beside(weights)
+        return np.bincount(primal_value(places), None, minlength)
+    places, library = primal_value(places), library_of_value(weights)
     xp = library.xp
     nothing = xp.zeros(tuple(weights.shape), dtype=weights.dtype, device=weights.device)
     counts = np.bincount(places, nothing, minlength)  # of the library, which may refuse
@@ -68,7 +68,7 @@ def average(
     if weights is None:
         found = mean(x, axis, keepdims=keepdims)
         count = math.prod(x.shape[a] for a in normalized_axes(axis, x.ndim))
-        scale: Any = library_beside(x).xp.full_like(plain(found), count)[()]
+        scale: Any = library_of_value(x).xp.full_like(primal_value(found), count)[()]
     else:
         x, weights = arrays_of(x, weights)
         found, scale = _weighted_mean(x, axis, weights, keepdims=keepdims)
@@ -80,8 +80,8 @@ def _weighted_mean(x: Any, axis: Axis, weights: Any, *, keepdims: bool) -> tuple
         x = in_doubles(x)
     x, weights = of_one_type("average", (x, _weights_along(x, axis, weights)))
     scale = total(weights, axis, keepdims=keepdims)
-    library = library_beside(x)
-    if not library.is_lazy and bool(library.xp.any(plain(scale) == 0)):
+    library = library_of_value(x)
+    if not library.is_lazy and bool(library.xp.any(primal_value(scale) == 0)):
         raise ZeroDivisionError("average() with weights that sum to zero")
     products = total(elementwise("mul", x, weights), axis, keepdims=keepdims)
     found = elementwise("div", products, scale)
@@ -115,7 +115,7 @@ def cov(
     """Return the covariances of variables, the rows of a matrix or its columns."""
     x = _variables(x, y, rowvar, dtype)
     if not x.shape[0]:
-        return library_beside(x).xp.zeros((0, 0), dtype=x.dtype)
+        return library_of_value(x).xp.zeros((0, 0), dtype=x.dtype)
     ddof = int(not bias) if ddof is None else ddof
     frequencies, weights = _frequencies(x, fweights), _weights(x, aweights)
     factors = _product(frequencies, weights)
@@ -126,7 +126,9 @@ def cov(
     elif ddof:
         squares = total(elementwise("mul", factors, weights))
         rest = elementwise("sub", rest, elementwise("div", elementwise("mul", squares, ddof), rest))
-    rest = where(plain(rest) <= 0, 0.0, rest)  # then the quotients are inf or nan, as NumPy's are
+    rest = where(
+        primal_value(rest) <= 0, 0.0, rest
+    )  # then the quotients are inf or nan, as NumPy's are
     distances = elementwise("sub", x, reshape(center, (-1, 1)))
     others = distances if factors is None else elementwise("mul", distances, factors)
     found = matmul(distances, conj(matrix_transpose(others)))
@@ -157,13 +159,13 @@ def _weights(x: Any, weights: Any) -> Any:
         raise RuntimeError(
             f"cov() of {x.shape[1]} observations with weights of shape {tuple(weights.shape)}"
         )
-    if bool(library_beside(x).xp.any(plain(weights) < 0)):
+    if bool(library_of_value(x).xp.any(primal_value(weights) < 0)):
         raise ValueError("cov() takes no negative weights")
     return weights
 
 
 def _frequencies(x: Any, weights: Any) -> Any:
-    found, xp = plain(_weights(x, plain(weights))), library_beside(x).xp
+    found, xp = primal_value(_weights(x, primal_value(weights))), library_of_value(x).xp
     if found is not None and bool(xp.any(found != xp.round(found))):
         raise TypeError("cov() takes fweights that are whole numbers")
     return found
@@ -186,17 +188,17 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
         return elementwise("div", found, found)
     spread = elementwise("sqrt", real(diagonal(found)))
     found = elementwise("div", elementwise("div", found, reshape(spread, (-1, 1))), spread)
-    return elementwise("add", found, _beyond_one(plain(found)))
+    return elementwise("add", found, _beyond_one(primal_value(found)))
 
 
 def _beyond_one(x: Any) -> Any:
     """Return the correction that clips the parts of numbers to at most 1."""
     if is_complex(x):
         return _beyond_one(real(x)) + 1j * _beyond_one(imag(x))
-    return library_beside(x).xp.clip(x, -1.0, 1.0) - x
+    return library_of_value(x).xp.clip(x, -1.0, 1.0) - x
 
 
-NUMPY_STATISTICS: Mapping[str, SpelledFunction] = {
+NUMPY_STATISTICS: Mapping[str, BoundFunction] = {
     "bincount": function_of(bincount, "x=places / weights minlength"),
     "average": function_of(average, "a axis weights returned * keepdims"),
     "cov": function_of(cov, "m=x y rowvar bias ddof fweights aweights * dtype"),

@@ -26,7 +26,7 @@ from mixad.scalar.ir import Atom
 from mixad.scalar.types import ScalarType
 from mixad.tape.kernel_call import KernelCall
 from mixad.tape.memory import is_numpy_number
-from mixad.tape.node import library_beside
+from mixad.tape.node import library_of_value
 from mixad.tape.tracer import Tracer
 
 __all__ = ["power"]
@@ -67,7 +67,7 @@ class _OperandKind(NamedTuple):
             return cls(None, x.kind.type if isinstance(x, Tracer) else weak_type(x))
         is_number = is_numpy_number(x) if isinstance(x, Tracer) else isinstance(x, np.generic)
         shape = tuple([1 if length == 1 else 2 for length in x.shape])
-        return cls(library_beside(x), element_type(x), not is_number, shape)
+        return cls(library_of_value(x), element_type(x), not is_number, shape)
 
     def sample(self, number: float, library: Library) -> Any:
         """Return a number as such an operand, beside a library's arrays."""

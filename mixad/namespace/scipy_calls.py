@@ -11,7 +11,7 @@ from inspect import unwrap
 from types import FrameType, FunctionType
 from typing import Any
 
-from mixad.namespace.spelling import Spelling
+from mixad.namespace.spelling import LibraryBinding
 
 __all__ = ["SIMILAR", "WITH_ARRAY_API", "asks_for_conversion", "function_called", "instead_of"]
 
@@ -161,7 +161,7 @@ def asks_for_conversion(frame: FrameType) -> bool:
     return module.startswith("jax.") and not module.endswith(".array_methods")
 
 
-def instead_of(called: str, library: str, spelling: Spelling) -> str:
+def instead_of(called: str, library: str, spelling: LibraryBinding) -> str:
     """Return what to call instead, with the derivative that SciPy's function would lose."""
     path = called.removeprefix("a function of ").removesuffix("()")
     package, _, rest = path.partition(".")
@@ -190,7 +190,7 @@ def _has_counterpart(name: str) -> bool:
     return callable(found)
 
 
-def _instead_of_jax(name: str, library: str, spelling: Spelling) -> str:
+def _instead_of_jax(name: str, library: str, spelling: LibraryBinding) -> str:
     own = name.removeprefix("numpy.")
     if _has_counterpart(name.removeprefix("scipy.")):
         return f"use mixad.{name} in its place"

@@ -21,11 +21,11 @@ from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.joining import broadcast_arrays
 from mixad.namespace.special import SPECIAL
-from mixad.namespace.spelling import OfOperands, SpelledFunction
+from mixad.namespace.spelling import BoundFunction, OfOperands
 from mixad.scalar.expression import Call, Name, Number, expression
 from mixad.scalar.ops import BY_NAME
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["SCIPY"]
@@ -165,18 +165,19 @@ def _compute(name: str, *operands: Any) -> Any:
     """Return SciPy's result, recorded if an operand is traced: then a NumPy array."""
     arrays = [o if isinstance(o, Tracer) else np.asarray(o) for o in operands]
     for array in arrays:
-        if library_beside(array) is not NUMPY:
+        library = library_of_value(array)
+        if library is not NUMPY:
             raise TracerError(
-                f"scipy.special.{name}() of a value of {library_beside(array).name} that is being "
+                f"scipy.special.{name}() of a value of {library.name} that is being "
                 "differentiated is not available: SciPy computes it of NumPy arrays only; convert "
                 "the arguments of the transform"
             )
-    floats = [a if a.dtype.kind == "f" else np.float64(plain(a)) for a in arrays]
+    floats = [a if a.dtype.kind == "f" else np.float64(primal_value(a)) for a in arrays]
     (value,) = apply_values_rule(_rule(name), *broadcast_arrays(*of_one_type(name, floats)))
     return value
 
 
-def _function(name: str) -> SpelledFunction:
+def _function(name: str) -> BoundFunction:
     def evaluate(*operands: Any) -> Any:
         return _compute(name, *operands)
 

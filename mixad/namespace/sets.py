@@ -11,7 +11,7 @@ from mixad.namespace.elementwise import convert
 from mixad.namespace.indexing import gather, scatter_add
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.node import Rule, apply_rule
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 
 __all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
@@ -41,13 +41,13 @@ class UniqueInverse(NamedTuple):
 
 def unique_all(x: Any) -> UniqueAll:
     """Return each value once, with its first place, the elements' numbers and counts."""
-    values, indices, inverse, counts = library_of(plain(x)).xp.unique_all(plain(x))
+    values, indices, inverse, counts = library_of(primal_value(x)).xp.unique_all(primal_value(x))
     return UniqueAll(_record_unique(x, values, inverse), indices, inverse, counts)
 
 
 def unique_counts(x: Any) -> UniqueCounts:
     """Return each value once, with how often it occurs."""
-    xp = library_of(plain(x)).xp
+    xp = library_of(primal_value(x)).xp
     values, inverse = unique_inverse(x)
     ones = xp.ones(inverse.shape, dtype=inverse.dtype, device=device(x))
     return UniqueCounts(values, scatter_add(ones, tuple(values.shape), inverse))
@@ -55,7 +55,7 @@ def unique_counts(x: Any) -> UniqueCounts:
 
 def unique_inverse(x: Any) -> UniqueInverse:
     """Return each value once, with the number of the value of each element."""
-    values, inverse = library_of(plain(x)).xp.unique_inverse(plain(x))
+    values, inverse = library_of(primal_value(x)).xp.unique_inverse(primal_value(x))
     return UniqueInverse(_record_unique(x, values, inverse), inverse)
 
 

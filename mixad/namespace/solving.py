@@ -22,7 +22,7 @@ from mixad.namespace.manipulation import reshape
 from mixad.namespace.small_matrices import inverse, solution
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.core_kernel import OverCores
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 from mixad.tape.values_rule import ValuesRule, apply_values_rule
 
 __all__ = ["identity_like", "inv", "matrix_power", "of_inverse", "pinv", "solve"]
@@ -98,7 +98,7 @@ def matrix_power(x: Any, n: int) -> Any:
 
 def identity_like(x: Any) -> Any:
     """Return identity matrices beside square ones."""
-    like = plain(x)
+    like = primal_value(x)
     xp = library_of(like).xp
     ones = xp.eye(like.shape[-1], dtype=like.dtype, device=device(like))
     return xp.zeros_like(like) + ones
@@ -113,7 +113,7 @@ def pinv(x: Any, *, rtol: Any = None) -> Any:
 
 
 def _of_pseudoinverse(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, rtol: Any) -> Any:
-    _check_rank(plain(x), rtol)
+    _check_rank(primal_value(x), rtol)
     (g,), p = gs, values[0]
     pt, gt = adjoint(p), adjoint(g)
     beside = elementwise("sub", gt, matmul(matmul(x, p), gt))

@@ -6,7 +6,7 @@ from typing import Any
 
 from mixad.backends.arrays import Array, library_of
 from mixad.namespace.indexing import take_along_axis
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 
 __all__ = ["sort"]
 
@@ -16,7 +16,7 @@ def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = Tru
 
     Equal elements stay in their order, whatever ``stable`` says.
     """
-    return take_along_axis(x, _order(plain(x), axis, descending), axis=axis)
+    return take_along_axis(x, _order(primal_value(x), axis, descending), axis=axis)
 
 
 def _order(x: Array, axis: int, descending: bool) -> Array:

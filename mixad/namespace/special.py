@@ -15,7 +15,7 @@ from mixad import special
 from mixad.call.specialise import Specialiser
 from mixad.namespace.complex_numbers import is_complex
 from mixad.namespace.elementwise import elementwise, is_operand, operand
-from mixad.namespace.spelling import OfOperands, SpelledFunction
+from mixad.namespace.spelling import BoundFunction, OfOperands
 from mixad.scalar.names import OUR_NAMES, our_names
 from mixad.tape.apply import apply_call
 from mixad.tape.tracer import Tracer
@@ -48,7 +48,7 @@ def _array_beside(value: Any, operands: tuple[Any, ...]) -> Any:
     return operand(value, next((o for o in operands if isinstance(o, Tracer)), None))
 
 
-def of_scalars(name: str, scalar: _Scalar) -> SpelledFunction:
+def of_scalars(name: str, scalar: _Scalar) -> BoundFunction:
     """Return a function of scalars as one of arrays."""
 
     def evaluate(*operands: Any) -> Any:

@@ -17,14 +17,23 @@ from mixad.errors import MixadError, NoRuleError, TracerError
 from mixad.namespace.array_likes import first_traced, from_lists, stack_nested
 from mixad.tape.memory import noted
 from mixad.tape.node import common_library
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, primal_value
 
-__all__ = ["Binding", "OfOperands", "SpelledFunction", "Spelling", "function_of", "missing",
-           "public_name", "refusal_of_mixture", "rename_parameters"]  # fmt: skip
+__all__ = [
+    "Binding",
+    "BoundFunction",
+    "LibraryBinding",
+    "OfOperands",
+    "function_of",
+    "missing",
+    "public_name",
+    "refusal_of_mixture",
+    "rename_parameters",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class SpelledFunction:
+class BoundFunction:
     """A function of the namespace under the name and parameters that a library gives it.
 
     `parameters` are the library's in order; empty where any number of operands come by position and
@@ -53,7 +62,7 @@ class SpelledFunction:
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class OfOperands(SpelledFunction):
+class OfOperands(BoundFunction):
     """A function of operands only: positional in the library, or all its parameters."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -82,7 +91,7 @@ _Lists = Mapping[str, Callable[[Any, Any], Any]]
 """Converters of lists to arrays beside a traced value, by our names of parameters."""
 
 
-def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> SpelledFunction:
+def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> BoundFunction:
     """Return a function with a library's parameters, or with its own.
 
     ``parameters`` reads ``"theirs=ours same"``, with ``/`` and ``*`` as in a signature.
@@ -90,11 +99,11 @@ def function_of(evaluate: Callable[..., Any], parameters: str | None = None) -> 
     if parameters is None:
         code = evaluate.__code__  # a signature takes ten times as long, and all are made on import
         count = code.co_argcount + code.co_kwonlyargcount
-        return SpelledFunction(evaluate, code.co_varnames[:count], by_place=code.co_argcount)
-    return SpelledFunction(evaluate, *_parse_parameters(parameters))
+        return BoundFunction(evaluate, code.co_varnames[:count], by_place=code.co_argcount)
+    return BoundFunction(evaluate, *_parse_parameters(parameters))
 
 
-def rename_parameters(found: SpelledFunction, parameters: str) -> SpelledFunction:
+def rename_parameters(found: BoundFunction, parameters: str) -> BoundFunction:
     """Return a function whose first parameters have other names, in order.
 
     Keyword-only ones are its own, or options that are refused.
@@ -127,7 +136,7 @@ class Binding:
     arrays of lists, None where the library takes none.
     """
 
-    found: SpelledFunction
+    found: BoundFunction
     called: Any  # the library's function, or the name of a method
     library: str
     places: tuple[tuple[str, str | None], ...]
@@ -137,7 +146,7 @@ class Binding:
     list_places: tuple[tuple[int, str], ...]  # positions of lists, our names
 
     @classmethod
-    def of(cls, spelling: Spelling, found: SpelledFunction, called: Any) -> Binding:
+    def of(cls, spelling: LibraryBinding, found: BoundFunction, called: Any) -> Binding:
         """Return the binding of a function of a table."""
         by_place, taken = map(tuple, found.own_parameters())
 
@@ -290,7 +299,7 @@ def _operands(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(a if first_traced(a) is None else from_lists(a, like) for a in args)
 
 
-def _lists_among(found: SpelledFunction, taken: Iterable[str]) -> _Lists:
+def _lists_among(found: BoundFunction, taken: Iterable[str]) -> _Lists:
     """Return converters of lists to arrays, by the names of parameters that take lists."""
     is_array = frozenset(taken) if isinstance(found, OfOperands) else _ARRAYS
     arrays = {name: from_lists for name in taken if name in is_array}
@@ -302,7 +311,7 @@ def _map_values(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
 
 
 @dataclass(frozen=True)
-class Spelling:
+class LibraryBinding:
     """How one library spells the namespace.
 
     `name_of` returns the table's name of a library's function; None for another one of such a name,
@@ -313,12 +322,12 @@ class Spelling:
 
     library: str
     name_of: Callable[[Any], str | None]
-    functions: dict[str, SpelledFunction]  # by the library's names; upper layers add theirs
+    functions: dict[str, BoundFunction]  # by the library's names; upper layers add theirs
     renamed: Mapping[str, str] = field(default_factory=dict)  # our names of parameters
     constant: frozenset[str] = frozenset()
     no_methods: frozenset[str] = frozenset()  # methods of these names do something else
     takes_lists: bool = False  # nested lists for arrays
-    methods: Mapping[str, SpelledFunction] = field(default_factory=dict)
+    methods: Mapping[str, BoundFunction] = field(default_factory=dict)
     is_method: Callable[[Any], bool] = lambda function: False
     _bindings: dict[Any, Callable[..., Any]] = field(default_factory=dict, init=False, repr=False)
 
@@ -341,7 +350,7 @@ class Spelling:
         name = self.name_of(function)
         if name in self.constant:
             return lambda args, kwargs: function(
-                *pytree.tree_map(plain, args), **pytree.tree_map(plain, dict(kwargs))
+                *pytree.tree_map(primal_value, args), **pytree.tree_map(primal_value, dict(kwargs))
             )
         found = self._rule_of(function)
         if found is None:
@@ -356,7 +365,7 @@ class Spelling:
     def _missing(self, function: Any) -> str:
         return missing(f"{public_name(function, self.library)}()")
 
-    def _rule_of(self, function: Any) -> SpelledFunction | None:
+    def _rule_of(self, function: Any) -> BoundFunction | None:
         """Return our function for a library's, which may be a method of its arrays."""
         name = self.name_of(function)
         is_method = name in self.methods and self.is_method(function)

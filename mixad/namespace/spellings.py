@@ -80,7 +80,7 @@ from mixad.namespace.scipy_functions import SCIPY
 from mixad.namespace.sets import unique_all, unique_counts, unique_inverse, unique_values
 from mixad.namespace.sorting import sort
 from mixad.namespace.special import SPECIAL
-from mixad.namespace.spelling import SpelledFunction, Spelling, function_of, rename_parameters
+from mixad.namespace.spelling import BoundFunction, LibraryBinding, function_of, rename_parameters
 from mixad.namespace.statistical import (
     amax,
     amin,
@@ -101,7 +101,7 @@ __all__ = ["NUMPY", "STANDARD", "UFUNCS", "spelling_of", "spelling_of_ufunc", "t
 
 UNIQUE = (unique_all, unique_counts, unique_inverse, unique_values)
 
-_RECIPROCAL = SpelledFunction(lambda x: 1 / x, ("x",))
+_RECIPROCAL = BoundFunction(lambda x: 1 / x, ("x",))
 
 _ARRAY_API = {
     **COMMON,
@@ -120,7 +120,7 @@ _ARRAY_API = {
     "asarray": function_of(asarray),
     "full": function_of(full),
     "full_like": function_of(full_like),
-    "meshgrid": SpelledFunction(meshgrid, ()),
+    "meshgrid": BoundFunction(meshgrid, ()),
     "tril": function_of(tril),
     "triu": function_of(triu),
     "take": function_of(take),
@@ -162,7 +162,7 @@ _REDUCTION = "a axis dtype out keepdims initial where"
 _SPREAD = "a axis dtype out ddof=correction keepdims * where mean correction"
 _LIKE = "dtype order subok shape * device"
 
-STANDARD = Spelling(
+STANDARD = LibraryBinding(
     "xp",
     lambda function: function.__name__,
     {name: function for name, function in _ARRAY_API.items() if name in FUNCTIONS},
@@ -215,12 +215,12 @@ def _operand_names(count: int) -> str:
     return "x" if count == 1 else " ".join(f"x{at}" for at in range(1, count + 1))
 
 
-def _with_options_of_ufuncs(functions: dict[str, SpelledFunction]) -> dict[str, SpelledFunction]:
+def _with_options_of_ufuncs(functions: dict[str, BoundFunction]) -> dict[str, BoundFunction]:
     """Return functions; NumPy's elementwise ones get the parameters that all of these have."""
     return {name: _as_ufunc(getattr(np, name, None), f) for name, f in functions.items()}
 
 
-def _as_ufunc(function: Any, found: SpelledFunction) -> SpelledFunction:
+def _as_ufunc(function: Any, found: BoundFunction) -> BoundFunction:
     if not isinstance(function, np.ufunc):
         return found
     if function.signature is not None:
@@ -311,7 +311,7 @@ NUMPY = NumbersHaveAnAxis(
 )
 
 
-UFUNCS = Spelling(
+UFUNCS = LibraryBinding(
     "scipy.special",
     lambda ufunc: ufunc.__name__,
     {
@@ -323,13 +323,13 @@ UFUNCS = Spelling(
 """Special functions as SciPy's ufuncs."""
 
 
-def spelling_of_ufunc(ufunc: Any) -> Spelling:
+def spelling_of_ufunc(ufunc: Any) -> LibraryBinding:
     """Return the spelling of a function that NumPy calls elementwise."""
     special = sys.modules.get("scipy.special")
     return UFUNCS if getattr(special, ufunc.__name__, None) is ufunc else NUMPY
 
 
-def spelling_of(library: Library) -> Spelling:
+def spelling_of(library: Library) -> LibraryBinding:
     """Return the spelling of a library for methods of its arrays."""
     if library.name == "torch":
         return torch_spelling()
@@ -337,7 +337,7 @@ def spelling_of(library: Library) -> Spelling:
 
 
 @cache
-def torch_spelling() -> Spelling:
+def torch_spelling() -> LibraryBinding:
     """Return torch's spelling; its import is for those who use torch."""
     from mixad.namespace.torch_spellings import TORCH
 

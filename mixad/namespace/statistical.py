@@ -11,17 +11,17 @@ from array_api_compat import device
 from mixad.backends.arrays import Array, library_of
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.complex_numbers import conj, imag, is_complex, real
-from mixad.namespace.corners import nan_at_zeros
 from mixad.namespace.data_types import astype
 from mixad.namespace.elementwise import convert, elementwise, square
 from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, moveaxis, normalized_axes, permute_dims, reshape
+from mixad.namespace.zero_norms import nan_at_zeros
 from mixad.scalar.dtypes import element_type_of, is_complex_dtype
 from mixad.tape.broadcasting import sum_to
 from mixad.tape.memory import unshared
-from mixad.tape.node import Rule, apply_rule, apply_without_derivative, library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.node import Rule, apply_rule, apply_without_derivative, library_of_value
+from mixad.tape.tracer import primal_value
 
 __all__ = ["amax", "amin", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "in_float32",
            "mean", "prod", "std", "total", "var"]  # fmt: skip
@@ -93,7 +93,7 @@ def var(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
 
 def _check_variance(x: Any) -> None:
     """Raise the library's error: the standard has no variance of complex numbers."""
-    xp = library_beside(x).xp
+    xp = library_of_value(x).xp
     xp.var(xp.ones(1, dtype=x.dtype))
 
 
@@ -109,7 +109,7 @@ def std(x: Any, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = 
     axes = normalized_axes(axis, x.ndim)
     found = elementwise("sqrt", var(x, axes, correction=correction, keepdims=True))
     if any(x.shape[a] != 1 for a in axes):  # of one element it is 0 whatever that is
-        found = nan_at_zeros(found, x, lambda: plain(found) == 0, axes)
+        found = nan_at_zeros(found, x, lambda: primal_value(found) == 0, axes)
     return found if keepdims else _drop_axes(found, axes)
 
 
@@ -263,8 +263,8 @@ def _ahead(x: Any, step: int) -> Any:
 
 def _fill_like(x: Any, value: float, length: int = 1) -> Any:
     """Return equal elements beside those of ``x`` along the last axis."""
-    like = plain(x)[..., :length]
-    return library_beside(x).xp.full_like(like, value)
+    like = primal_value(x)[..., :length]
+    return library_of_value(x).xp.full_like(like, value)
 
 
 # -- running sums ----------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def _cumulative(
     last = moveaxis(x, 0 if axis is None else axis, -1)
     found = apply_rule(rule, last)
     if include_initial:
-        shape, xp = (*last.shape[:-1], 1), library_beside(x).xp
+        shape, xp = (*last.shape[:-1], 1), library_of_value(x).xp
         first = xp.full(shape, initial, dtype=x.dtype, device=device(x))
         found = concat([first, found], axis=-1)
     return moveaxis(found, -1, 0 if axis is None else axis)

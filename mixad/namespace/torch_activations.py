@@ -13,7 +13,7 @@ from mixad.namespace.elementwise import elementwise
 from mixad.namespace.indexing import part_along
 from mixad.namespace.manipulation import normalized_axes
 from mixad.namespace.special import of_scalars
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.torch_reductions import log_softmax, softmax
 from mixad.special import (
     elu,
@@ -99,7 +99,7 @@ def _threshold(x: Any, limit: Any, value: Any) -> Any:
     return value if x <= limit else x
 
 
-def _activation(scalar: Callable[..., Any], **defaults: float) -> SpelledFunction:
+def _activation(scalar: Callable[..., Any], **defaults: float) -> BoundFunction:
     """Return a function of scalars, with defaults of further parameters, as one of tensors."""
     kernel = of_scalars(scalar.__name__.strip("_"), scalar).evaluate
     names = tuple(defaults)
@@ -111,13 +111,13 @@ def _activation(scalar: Callable[..., Any], **defaults: float) -> SpelledFunctio
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     own = [inspect.Parameter(name, kind) for name in ("x", *names)]
     evaluate.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
-    return SpelledFunction(evaluate, ("input", *names))
+    return BoundFunction(evaluate, ("input", *names))
 
 
-def _in_place(scalar: Callable[..., Any], **defaults: float) -> SpelledFunction:
+def _in_place(scalar: Callable[..., Any], **defaults: float) -> BoundFunction:
     """Return an activation that torch can store in place of its argument."""
     found = _activation(scalar, **defaults)
-    return SpelledFunction(found.evaluate, (*found.parameters, "inplace"))
+    return BoundFunction(found.evaluate, (*found.parameters, "inplace"))
 
 
 _BY_TANH = of_scalars("gelu", _gelu_by_tanh)
@@ -157,7 +157,7 @@ def _glu(x: Any, axis: int = -1) -> Any:
     return elementwise("mul", part_along(x, axis, None, half), gate)
 
 
-TORCH_ACTIVATIONS: Mapping[str, SpelledFunction] = {
+TORCH_ACTIVATIONS: Mapping[str, BoundFunction] = {
     "relu": _in_place(relu),
     "relu6": _in_place(_relu6),
     "leaky_relu": _in_place(leaky_relu, negative_slope=0.01),

@@ -21,7 +21,7 @@ from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant
 from mixad.tape.node import waiting_view
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["CheckedSpelling", "without_elements"]
 
@@ -111,7 +111,7 @@ def _dtypes(value: Any) -> set[Any]:
     """Return the dtypes of the tensors in nested lists."""
     if isinstance(value, (list, tuple)):
         return set().union(*map(_dtypes, value))
-    value = plain(value) if is_constant(value) else value
+    value = primal_value(value) if is_constant(value) else value
     return {value.dtype} if isinstance(value, Tracer) or _is_tensor(value) else set()
 
 
@@ -140,7 +140,7 @@ def _with_one_element(value: Any) -> Any:
 
 def _require_supported(value: Any) -> Any:
     """Return a value for torch; refuse arrays of other kinds before torch sees them."""
-    value = plain(value)
+    value = primal_value(value)
     if _is_tensor(value):
         library_of(value)
         element_type_of(value.dtype)
@@ -169,7 +169,7 @@ def _kind(value: Any) -> Hashable:
     """Return the part of an argument that decides whether torch takes it."""
     if isinstance(value, Tracer) and not is_constant(value):
         return value.shape, value.kind
-    value = plain(value)
+    value = primal_value(value)
     if _is_tensor(value):
         return _require_supported(value).shape if value.is_nested else value.shape, value.dtype
     if isinstance(value, (list, tuple)):

@@ -15,12 +15,12 @@ from mixad.namespace.elementwise import angle, elementwise, operand, round_to_de
 from mixad.namespace.joining import broadcast_arrays
 from mixad.namespace.numpy_functions import nan_to_num
 from mixad.namespace.special import SPECIAL, of_scalars
-from mixad.namespace.spelling import OfOperands, SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, OfOperands, function_of
 from mixad.scalar.names import OUR_NAMES
 from mixad.scalar.parse.library import NUMPY_LIBRARY
 from mixad.special import log, log1p
-from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.node import Rule, apply_rule, library_of_value
+from mixad.tape.tracer import primal_value
 
 __all__ = ["TORCH_ELEMENTWISE"]
 
@@ -51,7 +51,7 @@ def _logit(x: Any, eps: float | None = None) -> Any:
     return _LOGIT(x) if eps is None else _clamped(x, eps)
 
 
-def _with_alpha(op: str) -> SpelledFunction:
+def _with_alpha(op: str) -> BoundFunction:
     """Return a sum or a difference whose second operand may be scaled."""
 
     def evaluate(x: Any, y: Any, alpha: Any = 1) -> Any:
@@ -88,7 +88,7 @@ _COMPLEX = Rule(
 
 def _float_power(x: Any, y: Any) -> Any:
     """Return x to the power y, in float64."""
-    double = library_beside(x if hasattr(x, "shape") else y).xp.float64
+    double = library_of_value(x if hasattr(x, "shape") else y).xp.float64
     x, y = (astype(v, double) if hasattr(v, "shape") else v for v in (x, y))
     return elementwise("pow", x, y)
 
@@ -153,7 +153,7 @@ def _angle(x: Any) -> Any:
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """Return elements of either; for a condition alone, where it holds."""
     if x is None and y is None:
-        return plain(condition).nonzero(as_tuple=True)
+        return primal_value(condition).nonzero(as_tuple=True)
     return where(condition, x, y)
 
 
@@ -195,12 +195,12 @@ _NUMPYS_OF_ONE = {
 }  # fmt: skip
 
 
-def _kernel(name: str, scalar: Callable[..., Any], parameters: str) -> SpelledFunction:
+def _kernel(name: str, scalar: Callable[..., Any], parameters: str) -> BoundFunction:
     """Return a function of scalars with torch's parameters."""
     return OfOperands(of_scalars(name, scalar).evaluate, tuple(parameters.split()))
 
 
-TORCH_ELEMENTWISE: Mapping[str, SpelledFunction] = {
+TORCH_ELEMENTWISE: Mapping[str, BoundFunction] = {
     **{n: _kernel(n, f, "input") for n, f in _ours(_OF_ONE).items()},
     **{n: _kernel(n, f, "input") for n, f in _ours(_SPECIAL_OF_ONE, "special_").items()},
     **{n: _kernel(n, f, "input other") for n, f in _ours(_SPECIAL_OF_TWO, "special_").items()},

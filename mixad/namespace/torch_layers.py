@@ -13,12 +13,12 @@ from mixad.namespace.joining import broadcast_arrays, concat
 from mixad.namespace.linear_algebra import matmul, vecdot
 from mixad.namespace.manipulation import matrix_transpose
 from mixad.namespace.norms import vector_norm
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import mean, var
 from mixad.namespace.torch_weights import check_shape, rows
 from mixad.tape.memory import share, unshared
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import primal_value
 
 __all__ = ["TORCH_LAYERS"]
 
@@ -35,7 +35,7 @@ def _normalize(x: Any, p: float = 2.0, axis: Any = 1, *, eps: float = 1e-12) -> 
 
 def _cosine_similarity(x1: Any, x2: Any, axis: int = 1, *, eps: float = 1e-8) -> Any:
     """Return cosines of angles along an axis of the broadcast shape."""
-    dtype = library_beside(x1).xp.promote_types(x1.dtype, x2.dtype)
+    dtype = library_of_value(x1).xp.promote_types(x1.dtype, x2.dtype)
     x1, x2 = (astype(x, dtype, copy=False) for x in (x1, x2))
     directions = (_normalize(x, axis=axis, eps=eps) for x in broadcast_arrays(x1, x2))
     return vecdot(*directions, axis=axis)
@@ -79,7 +79,7 @@ def _rms_norm(
     x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Any:
     axes = _last_axes("rms_norm", x, normalized_shape, weight=weight)
-    eps = library_beside(x).xp.finfo(x.dtype).eps if eps is None else eps
+    eps = library_of_value(x).xp.finfo(x.dtype).eps if eps is None else eps
     size = elementwise("sqrt", elementwise("add", mean(square(x), axes, keepdims=True), eps))
     return _scale_and_shift(elementwise("div", x, size), weight)
 
@@ -87,7 +87,7 @@ def _rms_norm(
 def _embedding(x: Any, weight: Any) -> Any:
     if weight.ndim != 2:
         raise ValueError(f"embedding() got weight of shape {tuple(weight.shape)}: rows of a matrix")
-    return rows(weight, plain(x))
+    return rows(weight, primal_value(x))
 
 
 def _dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
@@ -120,10 +120,10 @@ def _pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None
 
 def _constant(x: Any, axis: int, length: int, value: float) -> Any:
     shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
-    return library_beside(x).xp.full(shape, value, dtype=x.dtype, device=x.device)
+    return library_of_value(x).xp.full(shape, value, dtype=x.dtype, device=x.device)
 
 
-TORCH_LAYERS: Mapping[str, SpelledFunction] = {
+TORCH_LAYERS: Mapping[str, BoundFunction] = {
     "linear": function_of(_linear, "input weight bias"),
     "normalize": function_of(_normalize, "input p dim eps out"),
     "layer_norm": function_of(_layer_norm, "input normalized_shape weight bias eps"),

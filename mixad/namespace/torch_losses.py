@@ -9,13 +9,13 @@ from mixad.errors import NoRuleError
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.indexing import gather, positions_of
 from mixad.namespace.special import of_scalars
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import mean, total
 from mixad.namespace.torch_reductions import log_softmax
 from mixad.namespace.torch_weights import check_shape, rows
 from mixad.special import exp, log, log1p, log_sigmoid, maximum, xlogy
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["TORCH_LOSSES"]
 
@@ -110,7 +110,7 @@ def _bce(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") ->
 
 def _check_probabilities(name: str, x: Any) -> None:
     """Raise torch's error on the CPU; a check would wait for another device."""
-    x = plain(x)
+    x = primal_value(x)
     if x.device.type == "cpu" and not bool(((x >= 0) & (x <= 1)).all()):
         raise ValueError(f"binary_cross_entropy() got {name} with elements outside of [0, 1]")
 
@@ -141,7 +141,11 @@ def _nll_loss(
     reduction: str = "mean",
 ) -> Any:
     """Return minus the elements of the target classes; means leave out ignored ones."""
-    classes, target, xp = 0 if x.ndim == 1 else 1, plain(target).long(), library_beside(x).xp
+    classes, target, xp = (
+        0 if x.ndim == 1 else 1,
+        primal_value(target).long(),
+        library_of_value(x).xp,
+    )
     counts = target != ignore_index
     target = xp.where(counts, target, 0)
     at = positions_of(x).gather(classes, target.unsqueeze(classes)).squeeze(classes)
@@ -185,7 +189,7 @@ def _cross_entropy(
 
 _OLD = "size_average reduce reduction"
 
-TORCH_LOSSES: Mapping[str, SpelledFunction] = {
+TORCH_LOSSES: Mapping[str, BoundFunction] = {
     "mse_loss": function_of(_mse_loss, f"input target {_OLD} weight"),
     "l1_loss": function_of(_l1_loss, f"input target {_OLD} weight"),
     "smooth_l1_loss": function_of(_smooth_l1_loss, f"input target {_OLD} beta"),

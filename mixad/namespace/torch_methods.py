@@ -14,14 +14,14 @@ from mixad.namespace.joining import broadcast_to, tile
 from mixad.namespace.linear_algebra import adjoint
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.special import SPECIAL
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import total
 from mixad.namespace.torch_checks import without_elements
 from mixad.namespace.torch_views import torch_view
 from mixad.tape.constant import constants
 from mixad.tape.memory import gives_views, share, unshared
-from mixad.tape.node import Rule, apply_rule, library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import Rule, apply_rule, library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["TORCH_METHODS"]
 
@@ -59,13 +59,13 @@ def _repeat(x: Any, shape: Sequence[int]) -> Any:
 
 def _clone(x: Any, *, memory_format: Any = None) -> Any:
     """Return a copy, whose elements may be in another order in memory."""
-    keeps = memory_format in (None, library_beside(x).xp.preserve_format)
+    keeps = memory_format in (None, library_of_value(x).xp.preserve_format)
     return unshared(x if keeps else _contiguous(x, memory_format=memory_format))
 
 
 def _contiguous(x: Any, *, memory_format: Any = None) -> Any:
     """Return ``x`` if its elements are in that order in memory, else a copy."""
-    memory_format = memory_format or library_beside(x).xp.contiguous_format
+    memory_format = memory_format or library_of_value(x).xp.contiguous_format
     is_so = without_elements(x).is_contiguous(memory_format=memory_format)
     return share(unshared(x), x) if is_so else apply_rule(_CLONE, x, memory_format=memory_format)
 
@@ -81,7 +81,7 @@ _CLONE = Rule(
 
 def _detach(x: Any) -> Any:
     """Return the plain tensor, as `mixad.stop_gradient` does."""
-    return plain(x)
+    return primal_value(x)
 
 
 def _cast(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False,
@@ -109,7 +109,7 @@ def _cast(x: Any, *args: Any, dtype: Any = None, device: Any = None, non_blockin
 def _type(x: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Return ``x`` in another dtype; without one, torch's name of its own."""
     if dtype is None:
-        return plain(x).type()
+        return primal_value(x).type()
     if isinstance(dtype, str) or not str(dtype).startswith("torch."):
         raise TracerError(
             f"type({dtype!r}) of a value that is being differentiated is not available: write "
@@ -120,7 +120,7 @@ def _type(x: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 def _as_type(name: str) -> Callable[..., Any]:
     def evaluate(x: Any) -> Any:
-        return _cast(x, dtype=getattr(library_beside(x).xp, name))
+        return _cast(x, dtype=getattr(library_of_value(x).xp, name))
 
     return evaluate
 
@@ -161,7 +161,7 @@ def _new(name: str) -> Callable[..., Any]:
     """Return a method that makes a tensor like another one, for writes."""
 
     def evaluate(x: Any, *given: Any, dtype: Any = None, device: Any = None) -> Any:
-        return constants(getattr(plain(x), name)(*given, dtype=dtype, device=device))
+        return constants(getattr(primal_value(x), name)(*given, dtype=dtype, device=device))
 
     return evaluate
 
@@ -170,14 +170,14 @@ def _new_full(x: Any, size: Sequence[int], fill_value: Any, *, dtype: Any = None
               device: Any = None) -> Any:  # fmt: skip
     if isinstance(fill_value, Tracer):
         return full(size, fill_value, dtype=dtype or x.dtype, device=device)
-    return constants(plain(x).new_full(size, fill_value, dtype=dtype, device=device))
+    return constants(primal_value(x).new_full(size, fill_value, dtype=dtype, device=device))
 
 
 _NEW = ("new_empty", "new_ones", "new_tensor", "new_zeros")
 _DTYPES = {"double": "float64", "float": "float32", "half": "float16", "bfloat16": "bfloat16",
            "long": "int64", "int": "int32", "bool": "bool"}  # fmt: skip
 
-TORCH_METHODS: Mapping[str, SpelledFunction] = {
+TORCH_METHODS: Mapping[str, BoundFunction] = {
     "expand": function_of(_expand, "input size=shape * implicit"),
     "expand_as": function_of(_expand_as, "input other"),
     "view": function_of(_view, "input size=shape"),
@@ -187,7 +187,7 @@ TORCH_METHODS: Mapping[str, SpelledFunction] = {
     "clone": function_of(_clone, "input * memory_format"),
     "contiguous": function_of(_contiguous, "input * memory_format"),
     "detach": function_of(_detach, "input"),
-    "to": SpelledFunction(_cast, ()),
+    "to": BoundFunction(_cast, ()),
     "type": function_of(_type, "input dtype non_blocking"),
     "type_as": function_of(_type_as, "input other"),
     **{name: function_of(_as_type(dtype), "input") for name, dtype in _DTYPES.items()},
@@ -198,7 +198,7 @@ TORCH_METHODS: Mapping[str, SpelledFunction] = {
     "nelement": function_of(_nelement, "input"),
     "polygamma": function_of(_polygamma, "input n"),
     "unfold": function_of(_unfold, "input dimension size step"),
-    **{name: SpelledFunction(_new(name), ()) for name in _NEW},
+    **{name: BoundFunction(_new(name), ()) for name in _NEW},
     "new_full": function_of(
         _new_full, "input size fill_value * dtype layout device pin_memory requires_grad"
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mixad.namespace.spelling import SpelledFunction
+from mixad.namespace.spelling import BoundFunction
 from mixad.namespace.torch_activations import TORCH_ACTIVATIONS
 from mixad.namespace.torch_layers import TORCH_LAYERS
 from mixad.namespace.torch_losses import TORCH_LOSSES
@@ -17,7 +17,7 @@ _BOTH = frozenset(("celu", "selu"))
 _ITS_OWN = frozenset(("cosine_similarity", "hardshrink", "pairwise_distance"))
 """Functions that have their names in `torch` itself, not in `torch.nn.functional`."""
 
-TORCH_NEURAL: Mapping[str, SpelledFunction] = {
+TORCH_NEURAL: Mapping[str, BoundFunction] = {
     **{f"nn.functional.{name}": f for name, f in _FUNCTIONS.items() if name not in _ITS_OWN},
     **{name: f for name, f in _FUNCTIONS.items() if name in _BOTH | _ITS_OWN},
 }

@@ -31,12 +31,12 @@ from mixad.namespace.manipulation import (
 )
 from mixad.namespace.numpy_products import kron
 from mixad.namespace.solving import identity_like, inv, matrix_power, pinv, solve
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import total
 from mixad.namespace.torch_views import torch_view
 from mixad.tape.memory import gives_views
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import primal_value
 
 __all__ = ["TORCH_PRODUCTS"]
 
@@ -57,7 +57,7 @@ def _added_product(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def evaluate(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         found = _scale(product(a, b), alpha)
         shape = tuple(found.shape)
-        if tuple(library_beside(x).xp.broadcast_shapes(tuple(x.shape), shape)) != shape:
+        if tuple(library_of_value(x).xp.broadcast_shapes(tuple(x.shape), shape)) != shape:
             raise ValueError(
                 f"what is added to a product of shape {shape} has this shape or broadcasts to it, "
                 f"not the shape {tuple(x.shape)}"
@@ -82,7 +82,7 @@ def _lerp(x: Any, end: Any, weight: Any) -> Any:
     step = elementwise("sub", end, x)
     from_start = elementwise("add", x, elementwise("mul", weight, step))
     from_end = elementwise("sub", end, elementwise("mul", step, 1 - weight))
-    is_near = abs(plain(weight)) < 0.5
+    is_near = abs(primal_value(weight)) < 0.5
     if isinstance(is_near, bool):
         return from_start if is_near else from_end
     return where(is_near, from_start, from_end)
@@ -154,7 +154,7 @@ def _logdet(x: Any) -> Any:
     sign, size = slogdet(x)
     if is_complex(x):
         return elementwise("add", elementwise("log", sign), size)
-    return where(plain(sign) < 0, math.nan, size)
+    return where(primal_value(sign) < 0, math.nan, size)
 
 
 @gives_views
@@ -167,17 +167,15 @@ def _linalg_diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
     return _diagonal(x, offset, dim1, dim2)
 
 
-def _sum_of(
-    a: str, b: str, product: Callable[..., Any] = matmul, type: str = ""
-) -> SpelledFunction:
+def _sum_of(a: str, b: str, product: Callable[..., Any] = matmul, type: str = "") -> BoundFunction:
     """Return a sum with a product; ``a``, ``b`` and ``type`` are torch's names."""
     return function_of(_added_product(product), f"input {a}=a {b}=b {type} * beta alpha")
 
 
 _MATMUL = function_of(matmul, "input=a mat2=b out_dtype")
 
-TORCH_PRODUCTS: Mapping[str, SpelledFunction] = {
-    "einsum": SpelledFunction(_einsum, ()),
+TORCH_PRODUCTS: Mapping[str, BoundFunction] = {
+    "einsum": BoundFunction(_einsum, ()),
     "mm": _MATMUL,
     "bmm": _MATMUL,
     "mv": function_of(matmul, "input=a vec=b"),

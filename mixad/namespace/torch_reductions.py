@@ -18,12 +18,12 @@ from mixad.namespace.manipulation import expand_dims, moveaxis, normalized_axes,
 from mixad.namespace.masked_reductions import nanmean, nansum
 from mixad.namespace.norms import matrix_norm, norm, vector_norm
 from mixad.namespace.numpy_quantiles import quantile
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import amax, amin, in_float32, mean, std, total, var
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.memory import unshared
-from mixad.tape.node import Rule, apply_without_derivative, library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import Rule, apply_without_derivative, library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["TORCH_REDUCTIONS", "largest", "log_softmax", "over_all_for_none", "softmax"]
 
@@ -54,7 +54,7 @@ class Selected(NamedTuple):
 
 def largest(x: Any, axis: Axis, *, is_finite: bool = False) -> Any:
     """Return the largest elements over axes as a plain array; ``is_finite`` puts 0 for others."""
-    axes, xp = normalized_axes(axis, x.ndim), library_beside(x).xp
+    axes, xp = normalized_axes(axis, x.ndim), library_of_value(x).xp
     if 0 in x.shape:  # which torch takes no largest element of
         x = xp.full(tuple(n or 1 for n in x.shape), -math.inf, dtype=x.dtype, device=x.device)
     rule = _FINITE_LARGEST if is_finite else _LARGEST
@@ -86,7 +86,7 @@ def _extreme(of_all: Callable[..., Any], op: str, indices: str) -> Callable[...,
             return elementwise(op, x, y)
         if axis is None:
             return of_all(x)
-        at = getattr(plain(x), indices)(axis, keepdim=True).indices
+        at = getattr(primal_value(x), indices)(axis, keepdim=True).indices
         return _select(x, at, axis, keepdims=keepdims)
 
     return evaluate
@@ -101,12 +101,12 @@ def _select(x: Any, at: Any, axis: int, *, keepdims: bool = True) -> Selected:
 
 
 def _sort(x: Any, axis: int = -1, descending: bool = False, *, stable: bool = False) -> Selected:
-    at = plain(x).sort(dim=axis, descending=descending, stable=stable or False).indices
+    at = primal_value(x).sort(dim=axis, descending=descending, stable=stable or False).indices
     return _select(x, at, axis)
 
 
 def _topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Selected:
-    return _select(x, plain(x).topk(k, axis, largest, sorted).indices, axis)
+    return _select(x, primal_value(x).topk(k, axis, largest, sorted).indices, axis)
 
 
 def _spread_of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -229,7 +229,7 @@ def _middle(indices: str) -> Callable[..., Any]:
     """
 
     def evaluate(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-        given = plain(x)
+        given = primal_value(x)
         if axis is None and not given.numel():
             return elementwise("add", total(x), math.nan)
         if axis is None:
@@ -243,7 +243,7 @@ def _middle(indices: str) -> Callable[..., Any]:
 
 
 def _kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Selected:
-    at = plain(x).kthvalue(k, axis, keepdim=True).indices
+    at = primal_value(x).kthvalue(k, axis, keepdim=True).indices
     return _select(x, at, axis, keepdims=keepdims)
 
 
@@ -253,7 +253,7 @@ def _quantile(
 ) -> Any:  # fmt: skip
     """Return quantiles; shares are numbers, or have the dtype of ``x``, as torch requires."""
     if not isinstance(q, Tracer):
-        q = np.asarray(library_beside(x).xp.asarray(q, dtype=x.dtype, device="cpu"))
+        q = np.asarray(library_of_value(x).xp.asarray(q, dtype=x.dtype, device="cpu"))
     return quantile(x, q, axis, method=interpolation, keepdims=keepdims)
 
 
@@ -264,7 +264,7 @@ _SUMS_OF_POWERS = {
     "logsumexp": function_of(_logsumexp, "input dim keepdim"),
 }
 
-TORCH_REDUCTIONS: Mapping[str, SpelledFunction] = {
+TORCH_REDUCTIONS: Mapping[str, BoundFunction] = {
     "max": function_of(_extreme(amax, "maximum", "max"), "input dim keepdim * other"),
     "min": function_of(_extreme(amin, "minimum", "min"), "input dim keepdim * other"),
     "sort": function_of(_sort, "input dim descending * stable"),

@@ -24,7 +24,7 @@ from mixad.namespace.linear_algebra import dot
 from mixad.namespace.manipulation import expand_dims, flip, moveaxis, permute_dims, reshape, roll
 from mixad.namespace.numpy_functions import of_half
 from mixad.namespace.solving import inv
-from mixad.namespace.spelling import SpelledFunction, function_of, rename_parameters
+from mixad.namespace.spelling import BoundFunction, function_of, rename_parameters
 from mixad.namespace.spellings import STANDARD
 from mixad.namespace.statistical import (
     amax,
@@ -38,10 +38,10 @@ from mixad.namespace.statistical import (
 from mixad.namespace.torch_checks import CheckedSpelling
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
 from mixad.namespace.torch_methods import TORCH_METHODS
-from mixad.namespace.torch_moves import TORCH_MOVES
 from mixad.namespace.torch_neural import TORCH_NEURAL
 from mixad.namespace.torch_products import TORCH_PRODUCTS
 from mixad.namespace.torch_reductions import TORCH_REDUCTIONS, over_all_for_none
+from mixad.namespace.torch_reshape import TORCH_MOVES
 from mixad.namespace.utility import diff
 
 __all__ = ["TORCH"]
@@ -68,7 +68,7 @@ _TORCH_MODULES: dict[str | None, str] = {
 _LIKE = "* dtype layout device pin_memory memory_format requires_grad"
 
 
-def _bind_named(functions: Mapping[str, SpelledFunction]) -> dict[str, SpelledFunction]:
+def _bind_named(functions: Mapping[str, BoundFunction]) -> dict[str, BoundFunction]:
     """Return functions of one and of two operands with torch's names of them."""
     names = ("", "input", "input other")
     return {name: rename_parameters(f, names[len(f.parameters)]) for name, f in functions.items()}

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from mixad.namespace.indexing import scatter_add
-from mixad.tape.node import Rule, apply_rule, library_beside, shape_of_view
+from mixad.tape.node import Rule, apply_rule, library_of_value, shape_of_view
 
 __all__ = ["torch_view"]
 
@@ -23,7 +23,7 @@ def _take_view(xp: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
 def _add_to_view(g: Any, x: Any, method: str, args: tuple[Any, ...]) -> Any:
     """Add the cotangent to the elements that the view shows."""
     shape, on = tuple(x.shape), g.device
-    positions = library_beside(g).xp.arange(math.prod(shape), device=on).reshape(shape)
+    positions = library_of_value(g).xp.arange(math.prod(shape), device=on).reshape(shape)
     return scatter_add(g, shape, _take_view(None, positions, method, args).contiguous())
 
 

@@ -9,7 +9,7 @@ from mixad.namespace.common_spellings import COMMON
 from mixad.namespace.elementwise import array_beside
 from mixad.namespace.manipulation import reshape
 from mixad.namespace.masked_reductions import masked_max, masked_min, masked_prod, masked_total
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.namespace.statistical import cumprod, cumsum
 from mixad.tape.tracer import Tracer
 
@@ -60,7 +60,7 @@ _OUTER = {"power": "pow"} | {
     name: name for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 }
 
-UFUNC_METHODS: Mapping[str, SpelledFunction] = {
+UFUNC_METHODS: Mapping[str, BoundFunction] = {
     "add.reduce": function_of(_reduce(masked_total), _REDUCE),
     "multiply.reduce": function_of(_reduce(masked_prod), _REDUCE),
     "maximum.reduce": function_of(_extreme(masked_max), _REDUCE),

@@ -24,7 +24,7 @@ from mixad.namespace.unknown_numbers import computed_by_kernels
 from mixad.tape.opaque import apply_opaque
 from mixad.tape.operations import Operation
 from mixad.tape.strand import Strand
-from mixad.tape.tracer import NotRecordedError, bodies_among, plain
+from mixad.tape.tracer import NotRecordedError, bodies_among, primal_value
 
 __all__ = ["IndexedArrayError", "UnknownArray"]
 
@@ -357,7 +357,7 @@ def _method(name: str, array: Any, *args: Any, **options: Any) -> Any:
 def _stop(x: Any) -> Any:
     """Return a value on which the bodies of loops depend alone, as whole numbers do."""
     bodies = bodies_among(x.origin.levels)
-    return type(x)(x.cell, x.origin._replace(levels=bodies)) if bodies else plain(x)
+    return type(x)(x.cell, x.origin._replace(levels=bodies)) if bodies else primal_value(x)
 
 
 def _invert(x: Any) -> Any:

@@ -32,7 +32,7 @@ from mixad.scalar.ir import (
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import ScalarType
 
-__all__ = ["DecidedResult", "decided_results", "warn_of_decided_results"]
+__all__ = ["ComparisonOnlyResult", "decided_results", "warn_of_decided_results"]
 
 Slots = frozenset[int]
 _NONE: Slots = frozenset()
@@ -46,7 +46,7 @@ _CLOSED = frozenset({"add", "sub", "mul", "neg", "abs", "mod", "fmod", "copysign
 
 
 @dataclass(frozen=True)
-class DecidedResult:
+class ComparisonOnlyResult:
     """A loop with results that inputs decide through comparisons only."""
 
     function: str  # the user's function
@@ -95,7 +95,7 @@ def warn_of_decided_results(
 @lru_cache(maxsize=1024)
 def decided_results(
     program: Program, origin: str, wrt: tuple[int, ...], outputs: tuple[int, ...]
-) -> tuple[DecidedResult, ...]:
+) -> tuple[ComparisonOnlyResult, ...]:
     """Return the loops of a program with results that inputs decide through comparisons only.
 
     Results count if ``outputs``, which are differentiated, depend on them. ``origin`` is for the
@@ -111,14 +111,16 @@ def decided_results(
     return tuple(_reports(program, walk, reached & walk.decided.keys()))
 
 
-def _reports(program: Program, walk: _Walk, reached: frozenset[Var]) -> Iterator[DecidedResult]:
+def _reports(
+    program: Program, walk: _Walk, reached: frozenset[Var]
+) -> Iterator[ComparisonOnlyResult]:
     for loop in walk.loops.values():
         results = [(v, n) for v, n in zip(loop.outs, loop.names, strict=True) if v in reached]
         if results and loop.line is not None:
             slots = sorted(frozenset().union(*(walk.decided[v] for v, _ in results)))
             names = tuple(dict.fromkeys(n for _, n in results))
             inputs = tuple(program.params[slot].name for slot in slots)
-            yield DecidedResult(program.name, loop.line, names, inputs)
+            yield ComparisonOnlyResult(program.name, loop.line, names, inputs)
 
 
 @dataclass(frozen=True)

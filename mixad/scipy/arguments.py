@@ -17,8 +17,8 @@ from mixad.namespace.elementwise import is_operand
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import ScalarType
 from mixad.tape.constant import constants, unwrapped
-from mixad.tape.node import common_library, library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import common_library, library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 from mixad.tracebacks import short_traceback
 
 __all__ = ["as_arrays", "as_floats", "float_operands", "is_complex", "of_arrays", "user_result"]
@@ -81,14 +81,14 @@ def _as_array(value: Any, like: Any) -> Any:
     if traced is not None:
         return from_lists(value, traced)
     value = np.asarray(value)
-    library = NUMPY if like is None else library_beside(like)
+    library = NUMPY if like is None else library_of_value(like)
     if library is NUMPY:
         return value
     kind = element_type_of(like.dtype)
     is_lossless = kind.is_complex or (kind.is_inexact and value.dtype.kind != "c")
     given = element_type_of(value.dtype)
     return library.asarray(
-        value, kind if is_lossless else given, getattr(plain(like), "device", None)
+        value, kind if is_lossless else given, getattr(primal_value(like), "device", None)
     )
 
 
@@ -118,7 +118,7 @@ def float_operands(operands: Iterable[Any]) -> list[Any]:
         return each  # which the kernel refuses
     arrays = [o for o in each if not is_number(o)]
     own = [o for o in arrays if not isinstance(o, np.generic)]
-    library = library_beside(own[0]) if own else NUMPY
+    library = library_of_value(own[0]) if own else NUMPY
     strong = arrays if library is NUMPY else own  # beside others NumPy's scalars adapt
     types = [element_type_of(o.dtype) for o in strong]
     if all(t.is_inexact for t in types) or any(t.is_complex for t in types):

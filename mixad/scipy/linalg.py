@@ -7,7 +7,7 @@ from typing import Any
 
 from mixad.backends.arrays import library_of
 from mixad.scipy.arguments import as_floats, is_complex, of_arrays
-from mixad.tape.tracer import plain
+from mixad.tape.tracer import primal_value
 
 __all__ = ["cho_solve", "cholesky", "det", "eigh", "expm", "inv", "lstsq", "solve",
            "solve_triangular", "svd"]  # fmt: skip
@@ -345,7 +345,7 @@ def expm(A: Any) -> Any:  # SciPy's name
     if not math.prod(a.shape):
         return a
     xp = a.__array_namespace__()
-    norm = _largest_norm(plain(a))
+    norm = _largest_norm(primal_value(a))
     degree = next((m for m, most in _MOST.items() if norm <= most), 13)
     halvings = max(math.ceil(math.log2(norm / _MOST[13])), 0) if 0 < norm < math.inf else 0
     a = a / 2.0**halvings
@@ -424,7 +424,7 @@ def lstsq(a: Any, b: Any, cond: float | None = None) -> tuple[Any, Any, Any, Any
     xp = a.__array_namespace__()
     s = xp.linalg.svdvals(a)
     share = float(xp.finfo(a.dtype).eps) if cond is None else cond
-    rank = sum(bool(each > share * plain(s)[0]) for each in plain(s))
+    rank = sum(bool(each > share * primal_value(s)[0]) for each in primal_value(s))
     x = xp.linalg.pinv(a, rtol=share) @ b
     if a.shape[0] > a.shape[1] and rank == a.shape[1]:
         residues = xp.sum(xp.abs(b - a @ x) ** 2, axis=0)

@@ -17,10 +17,10 @@ from mixad.tape.locks import owner_of
 from mixad.tape.memory import share
 from mixad.tape.tracer import Tracer
 
-__all__ = ["share_alike"]
+__all__ = ["propagate_aliases"]
 
 
-def share_alike(
+def propagate_aliases(
     arguments: Iterable[tuple[Any, Any]], results: Iterable[tuple[Tracer, Any]]
 ) -> None:
     """Let tracers share memory whose arrays do.

@@ -17,18 +17,18 @@ from mixad.scalar.types import ScalarType, complex_of, type_of_dtype
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, unwrapped
 from mixad.tape.tracer import Tracer, check_mode
-from mixad.tape.values_rule import ValuesRule, apply_values_rule, with_zeros
+from mixad.tape.values_rule import ValuesRule, apply_values_rule, instantiate_zeros
 
-__all__ = ["joined", "parts"]
+__all__ = ["join_complex", "split_complex"]
 
 
-def parts(z: Any) -> tuple[Any, Any]:
+def split_complex(z: Any) -> tuple[Any, Any]:
     """Return the real and the imaginary part of a complex number, an array or a tracer.
 
     The parts of an array are views where its library has views.
     """
     if is_constant(z):
-        re, im = parts(unwrapped(z))
+        re, im = split_complex(unwrapped(z))
         return constant(re), constant(im)
     if isinstance(z, Tracer):
         re, im = apply_values_rule(_PARTS, z)
@@ -38,10 +38,10 @@ def parts(z: Any) -> tuple[Any, Any]:
     return _split(own_library(z).xp, z)
 
 
-def joined(re: Any, im: Any) -> Any:
+def join_complex(re: Any, im: Any) -> Any:
     """Return the complex number, array or tracer with these parts, of one type and one shape."""
     if is_constant(re):
-        return constant(joined(unwrapped(re), unwrapped(im)))
+        return constant(join_complex(unwrapped(re), unwrapped(im)))
     if isinstance(re, Tracer) or isinstance(im, Tracer):
         (z,) = apply_values_rule(_JOINED, re, im)
         is_weak = all(isinstance(x, Tracer) and x.cell.weak for x in (re, im))
@@ -92,7 +92,7 @@ def _array_joined(re: Array, im: Array) -> Array:
 
 
 def _cotangent_of_whole(gs: Any, values: Any, z: Any) -> Any:
-    return joined(*with_zeros(gs, values))
+    return join_complex(*instantiate_zeros(gs, values))
 
 
 _PARTS = ValuesRule(
@@ -103,8 +103,8 @@ _JOINED = ValuesRule(
     "putting complex numbers together",
     lambda xp, re, im: (_array_joined(re, im),),
     (
-        lambda gs, values, re, im: parts(gs[0])[0],
-        lambda gs, values, re, im: parts(gs[0])[1],
+        lambda gs, values, re, im: split_complex(gs[0])[0],
+        lambda gs, values, re, im: split_complex(gs[0])[1],
     ),
     is_total=True,
 )

@@ -20,7 +20,7 @@ from mixad.scalar.types import ScalarType
 from mixad.tape.cell import Cell, Kind, kind_of
 from mixad.tape.memory import share
 from mixad.tape.node import ConstantNode
-from mixad.tape.tracer import Level, Origin, Tracer, plain
+from mixad.tape.tracer import Level, Origin, Tracer, primal_value
 
 __all__ = ["ConstantCell", "constant", "constant_class", "constants", "derived", "is_constant",
            "is_one_memory", "is_traced", "unwrapped"]  # fmt: skip
@@ -113,7 +113,7 @@ def derived(result: Any, sources: Iterable[Any]) -> Any:
     for each in found if isinstance(found, (tuple, list)) else (found,):
         if is_constant(each):
             for base in bases:
-                if is_one_memory(plain(each), plain(base)):
+                if is_one_memory(primal_value(each), primal_value(base)):
                     share(each, base)
     return found
 
@@ -147,4 +147,4 @@ def unwrapped(value: Any) -> Any:
         value.cell.is_lent = True
         if value.sharing is not None:
             value.sharing.memory.is_lent = True
-    return plain(value)
+    return primal_value(value)

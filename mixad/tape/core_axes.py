@@ -19,14 +19,14 @@ from mixad.scalar.types import ScalarType
 from mixad.tape.constant import constant, is_constant, unwrapped
 from mixad.tape.node import Rule, apply_rule
 from mixad.tape.tracer import Tracer
-from mixad.tape.values_rule import ValuesRule, apply_values_rule, with_zeros
+from mixad.tape.values_rule import ValuesRule, apply_values_rule, instantiate_zeros
 
-__all__ = ["put_together", "taken_apart"]
+__all__ = ["split_core_axes", "stack_core_axes"]
 
 Core = tuple[int, ...]
 
 
-def taken_apart(x: Any, core: Core) -> list[Any]:
+def split_core_axes(x: Any, core: Core) -> list[Any]:
     """Return views of the elements along the last axes, whose lengths are `core` (not empty).
 
     Each view is over the axes before; the last index runs first.
@@ -40,14 +40,14 @@ def taken_apart(x: Any, core: Core) -> list[Any]:
     return list(apply_values_rule(_ELEMENTS, x, core=core))
 
 
-def put_together(elements: Sequence[Any], core: Core) -> Any:
-    """Return an array of elements along new last axes; the inverse of `taken_apart`.
+def stack_core_axes(elements: Sequence[Any], core: Core) -> Any:
+    """Return an array of elements along new last axes; the inverse of `split_core_axes`.
 
     `core` are the lengths of the new axes. Elements have one dtype and shape; numbers make a NumPy
     array.
     """
     if any(map(is_constant, elements)):
-        return constant(put_together(list(map(unwrapped, elements)), core))
+        return constant(stack_core_axes(list(map(unwrapped, elements)), core))
     if any(isinstance(e, Tracer) for e in elements):
         strands = (e.strand for e in elements if isinstance(e, Tracer))
         strand = next((each for each in strands if each is not None), None)
@@ -99,11 +99,11 @@ def _storing(program: Program) -> Kernel:
 
 def _of_whole(gs: tuple[Any, ...], values: tuple[Any, ...], x: Any, core: Core) -> Any:
     """Return the cotangent of an array, given those of its elements."""
-    return put_together(with_zeros(gs, values), core)
+    return stack_core_axes(instantiate_zeros(gs, values), core)
 
 
 def _of_elements(g: Any, wanted: Sequence[bool], *elements: Any, core: Core) -> list[Any]:
-    found = zip(taken_apart(g, core), wanted, strict=True)
+    found = zip(split_core_axes(g, core), wanted, strict=True)
     return [part if is_wanted else None for part, is_wanted in found]
 
 

@@ -20,7 +20,7 @@ from mixad.tape.values_rule import ValuesRule
 
 if TYPE_CHECKING:
     from mixad.tape.kernel_call import KernelCall, Shape
-    from mixad.tape.placing import Placed, Shifted
+    from mixad.tape.placing import PaddedSum, ShiftedSum
 
 __all__ = ["Contracted", "Entry", "Evaluated", "Launched", "Pulled", "PulledCall",
            "PulledKernel", "PulledValues", "Stores", "Viewed"]  # fmt: skip
@@ -117,8 +117,8 @@ class PulledKernel(NamedTuple):
     arguments: tuple[tuple[bool, int], ...]
     results: tuple[Register, ...]
     targets: tuple[tuple[Register, str, int], ...]
-    placed: tuple[Placed, ...]
-    shifted: tuple[Shifted, ...]
+    placed: tuple[PaddedSum, ...]
+    shifted: tuple[ShiftedSum, ...]
     read: Mapping[int, tuple[bool, int]]
     shape: Shape
     options: KernelOptions

@@ -18,7 +18,7 @@ import numpy as np
 from mixad.backends.arrays import is_array, is_scalar
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
-from mixad.scalar.loop_results import DecidedResult
+from mixad.scalar.loop_results import ComparisonOnlyResult
 from mixad.tape.cell import Cell
 from mixad.tape.held import Held
 from mixad.tape.kernel_node import KernelNode
@@ -123,7 +123,7 @@ class Noted:
     constants: Sequence[tuple[Register, Any]]  # arrays that depend on shapes and options alone
     registers: Mapping[int, Register]  # by slot of a made value: its register
     count: int  # how many registers there are beside slots
-    decided: Sequence[DecidedResult]  # what each call is to warn of
+    decided: Sequence[ComparisonOnlyResult]  # what each call is to warn of
 
 
 class _Link(NamedTuple):
@@ -173,7 +173,7 @@ class Journal:
         self.constants: list[tuple[Register, Any]] = []
         self.is_whole = True
         self.is_static = self._is_call = False
-        self.decided: list[DecidedResult] = []
+        self.decided: list[ComparisonOnlyResult] = []
         self._numbers = _NOTHING
         self._count = 0
         self._entered = entered

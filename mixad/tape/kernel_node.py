@@ -32,7 +32,7 @@ from mixad.tape.tracer import (
     journal_of,
     kept,
     locked,
-    outside,
+    origin_outside,
 )
 
 __all__ = ["KernelNode", "Partials", "moved", "record"]
@@ -65,7 +65,7 @@ class Argument(NamedTuple):
             if len(levels) > 1 or level not in levels:
                 around = frozenset([each for each in levels if each.alive and each is not level])
                 if around:
-                    origin = outside(self.parent, level)._replace(levels=around)
+                    origin = origin_outside(self.parent, level)._replace(levels=around)
                     return self.tracer_type(self.source, origin)
         return None
 

@@ -58,7 +58,7 @@ class _Memory:
         return [member for member in members if member is not None and member is not tracer]
 
 
-class _Sharing(NamedTuple):
+class AliasInfo(NamedTuple):
     """What a tracer shares: the memory, and if it is ``x[key]``, where ``x`` came from.
 
     Without axes it may still be a number: NumPy's views of numbers are.
@@ -106,7 +106,7 @@ def share(view: Any, base: Any, key: object = None) -> Any:
             return view
         of_base = base.sharing = _sharing_of(base)
         is_array = bool(base.shape) or of_base.is_array
-        view.sharing = _Sharing(of_base.memory, base.origin, key, of_base.is_read_only, is_array)
+        view.sharing = AliasInfo(of_base.memory, base.origin, key, of_base.is_read_only, is_array)
         view.sharing.memory.add(view)
     return view
 
@@ -114,9 +114,9 @@ def share(view: Any, base: Any, key: object = None) -> Any:
 _Value = TypeVar("_Value")
 
 
-def _sharing_of(tracer: Tracer) -> _Sharing:
-    found: _Sharing | None = tracer.sharing
-    return _Sharing(_Memory(tracer)) if found is None else found
+def _sharing_of(tracer: Tracer) -> AliasInfo:
+    found: AliasInfo | None = tracer.sharing
+    return AliasInfo(_Memory(tracer)) if found is None else found
 
 
 def is_numpy_number(tracer: Tracer) -> bool:

@@ -27,7 +27,7 @@ from mixad.scalar.pushforward import pushforward_along
 from mixad.scalar.simplify import read_params, without_dead_code
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 
-__all__ = ["NamedCall", "Pulled", "Pushed", "name_call", "named_call"]
+__all__ = ["NamedCall", "NamedPullback", "Pushed", "name_call", "named_call"]
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -42,7 +42,7 @@ class NamedCall:
     name: str  # the same for equal programs and options, in every process
     program: Program  # of one pass
     options: KernelOptions
-    _pulled: dict[tuple[tuple[int, ...], tuple[int, ...]], Pulled] = field(
+    _pulled: dict[tuple[tuple[int, ...], tuple[int, ...]], NamedPullback] = field(
         default_factory=dict, repr=False
     )
     _pushed: dict[tuple[int, ...], Pushed] = field(default_factory=dict, repr=False)
@@ -120,7 +120,7 @@ class NamedCall:
         seen = xp.broadcast_to(arguments[lane], shape)
         return [*arguments[:lane], seen, *arguments[lane + 1 :]]
 
-    def pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> Pulled:
+    def pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> NamedPullback:
         """Return the call that computes gradients; the same object each time.
 
         `wrt` is one of `chunks`; `cotangents` are the outputs that have one. KernelGradientError if
@@ -131,15 +131,15 @@ class NamedCall:
             self._pulled[key] = self._pullback(wrt, cotangents)
         return self._pulled[key]
 
-    def _pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> Pulled:
+    def _pullback(self, wrt: tuple[int, ...], cotangents: tuple[int, ...]) -> NamedPullback:
         plan = plan_pullback(self.program, wrt, cotangents, self._mode(wrt))
         assert len(plan.passes) < 2, wrt  # `wrt` is one of `chunks`
         gradients = tuple(None if place is None else place[1] for place in plan.gradients)
         if not plan.passes:
-            return Pulled(None, (), gradients)
+            return NamedPullback(None, (), gradients)
         name = f"{self.name}/{_listed(wrt)}:{_listed(cotangents)}"
         call = _CALLS.setdefault(name, NamedCall(name, plan.passes[0], self.options))
-        return Pulled(call, plan.kept, gradients)
+        return NamedPullback(call, plan.kept, gradients)
 
     def pushforward(self, wrt: tuple[int, ...]) -> Pushed:
         """Return the call that computes tangents of outputs; the same object each time.
@@ -169,7 +169,7 @@ class NamedCall:
 
 
 @dataclass(frozen=True)
-class Pulled:
+class NamedPullback:
     """How gradients of a call are computed."""
 
     call: NamedCall | None  # each output is to be summed to a shape; None if all gradients are zero

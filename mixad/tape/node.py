@@ -31,12 +31,12 @@ from mixad.tape.tracer import (
     kept,
     levels_of,
     strand_of,
-    stripped,
+    without_level,
 )
 
 __all__ = ["ConstantNode", "Cotangents", "InputNode", "Node", "PulledNode", "Result", "Rule",
            "RuleNode", "Shaped", "Waiting", "added", "apply_rule", "apply_without_derivative",
-           "common_library", "lazily", "lazy_arguments", "library_beside", "mixture",
+           "common_library", "lazily", "lazy_arguments", "library_of_value", "mixture",
            "shape_of_view", "waiting_view"]  # fmt: skip
 
 Cotangents = Sequence[Any]
@@ -256,14 +256,14 @@ class RuleNode:
     def added_to(self, whole: Any, g: Any, level: Level) -> Any:
         """Return a cotangent of the first argument with that of this value added."""
         assert self.rule.adds is not None
-        arguments = [stripped(a, level) for a in self.arguments]
+        arguments = [without_level(a, level) for a in self.arguments]
         return self.rule.adds(whole, g, *arguments, **self.static)
 
     def pullback(self, cotangents: Cotangents, level: Level) -> Cotangents:
         """Apply the rule's formula for each parent that depends on the level."""
         g, rules = cotangents[0], self.rule.cotangents
         wanted = [_carries(parent, level) for parent in self.parents]
-        arguments = tuple(stripped(a, level) for a in self.arguments)
+        arguments = tuple(without_level(a, level) for a in self.arguments)
         if callable(rules):
             return rules(g, wanted, *arguments, **self.static)
         return [
@@ -358,7 +358,7 @@ def _waiting(rule: Rule, tracer: Tracer, static: Mapping[str, Any]) -> Tracer:
 
 def apply_without_derivative(rule: Rule, x: Any, **static: Any) -> Array:
     """Return the result, a plain array, of a rule without cotangents on the elements of a value."""
-    array = rule.evaluate(library_beside(x).xp, elements_of(x), **static)
+    array = rule.evaluate(library_of_value(x).xp, elements_of(x), **static)
     if isinstance(x, Tracer) and (x.strand is None or not x.strand.takes(x)):
         journal = journal_of(x.origin.levels)
         if journal is not None:
@@ -385,7 +385,7 @@ def shape_of_view(evaluate: Callable[..., Array]) -> Callable[..., tuple[int, ..
     return found
 
 
-def library_beside(value: Any) -> Library:
+def library_of_value(value: Any) -> Library:
     """Return the library of an array or a tracer."""
     return value.library if isinstance(value, Tracer) else library_of(value)
 
@@ -395,9 +395,9 @@ def common_library(what: str, arguments: Sequence[Any], *, may_mix: bool = False
 
     If they ``may_mix``, that of lazy ones beside which NumPy's are.
     """
-    first = library_beside(arguments[0])
+    first = library_of_value(arguments[0])
     for argument in arguments[1:]:
-        library = library_beside(argument)
+        library = library_of_value(argument)
         if library is not first:
             both = first.mix_with(library) if may_mix else None
             if both is None:

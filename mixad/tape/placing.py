@@ -29,8 +29,8 @@ from mixad.tape.fusion import FusedProgram
 from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, in_shape, plan_gradients, pulled
 from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
 
-__all__ = ["Placed", "Shifted", "is_placeable", "move_shifted", "placed_in_one", "placed_parts",
-           "shifted"]  # fmt: skip
+__all__ = ["PaddedSum", "ShiftedSum", "is_placeable", "move_shifted", "placed_in_one",
+           "placed_parts", "shifted"]  # fmt: skip
 
 _FEWEST = 1 << 18
 """Elements of the loop from which on kernels for the edges cost less than passes over memory."""
@@ -46,7 +46,7 @@ _PASSES = 4
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Placed:
+class PaddedSum:
     """Cotangents of parts of one value, the first made as the whole with zeros around it."""
 
     target: Any  # the place of the value
@@ -70,7 +70,7 @@ gets, where this is in the box of the loop, and where it belongs."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Shifted:
+class ShiftedSum:
     """Parts of one value whose cotangents are added up while they are computed.
 
     `arguments` has for each param of `inner` a leaf, or a cotangent after these, and the elements
@@ -132,7 +132,7 @@ def move_shifted(
     asked: Asked,
     wholes: Mapping[Any, Mapping[int, Part]],
     shape: Shape,
-) -> tuple[Asked, list[Shifted]]:
+) -> tuple[Asked, list[ShiftedSum]]:
     """Return what is wanted of the kernel, and what kernels of their own add up.
 
     `shapes` are those of the leaves, `wholes` has the parts that they are, by value.
@@ -158,7 +158,7 @@ def move_shifted(
 
 def placed_parts(
     wholes: Mapping[Any, Mapping[int, Part]], places: Mapping[int, tuple[str, int]]
-) -> Iterator[Placed]:
+) -> Iterator[PaddedSum]:
     """Yield which parts a kernel has made; `places` says where each leaf's gradient is."""
     for target, parts in wholes.items():
         found = [
@@ -167,7 +167,7 @@ def placed_parts(
             if leaf in places and places[leaf][0] != "zero"
         ]
         if found:
-            yield Placed(target, tuple(found))
+            yield PaddedSum(target, tuple(found))
 
 
 def placed_in_one(fused: FusedProgram, asked: Asked, parts: Mapping[int, Part]) -> Asked:
@@ -191,7 +191,7 @@ def shifted(
     target: Any,
     shape: Shape,
     is_alike: Callable[[int], bool],
-) -> Shifted | None:
+) -> ShiftedSum | None:
     """Return how one kernel adds up cotangents of parts of one value; None if that is costly.
 
     `parts` has the whole and the box of each leaf that is a part; `target` is the place of the
@@ -213,7 +213,7 @@ def shifted(
     whole = parts[wrt[0]].whole
     insides = [common.shift([-s for s in box.starts]) for box in boxes]
     none = tuple([None] * len(wrt))
-    return Shifted(
+    return ShiftedSum(
         target=target,
         inner=_call(program, Part(whole, common.starts)),
         arguments=tuple([(at, None if k is None else insides[k]) for at, k in reads]),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from mixad.backends.autocast import in_given_types
-from mixad.scalar.loop_results import DecidedResult
+from mixad.scalar.loop_results import ComparisonOnlyResult
 from mixad.tape.held import Held
 from mixad.tape.native_steps import Native
 from mixad.tape.plan_steps import Maker, Step
@@ -81,7 +81,7 @@ class Plan:
     values: tuple[int, ...]  # registers of the wanted values
     ends: tuple[tuple[int, bool], ...]
     slots: tuple[int, ...]  # those of what came in that are read
-    decided: tuple[DecidedResult, ...]  # what to warn of
+    decided: tuple[ComparisonOnlyResult, ...]  # what to warn of
     natives: tuple[Native, ...] | None = None  # its steps, if a backend can run all of them
     sizes: tuple[int, ...] = ()  # how many bytes the values have
     work: tuple[str, ...] = ()  # what steps compute, for people: "kernel", or a rule's name

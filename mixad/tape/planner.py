@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 from mixad.backends.execute import writes_parts
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest, Part
-from mixad.scalar.loop_results import DecidedResult, decided_results
+from mixad.scalar.loop_results import ComparisonOnlyResult, decided_results
 from mixad.tape.entries import (
     Contracted,
     Entry,
@@ -132,7 +132,7 @@ class Planner:
         beside: Any,
         is_inner: bool = False,
     ) -> None:
-        self.decided: list[DecidedResult] = list(noted.decided)
+        self.decided: list[ComparisonOnlyResult] = list(noted.decided)
         self._equations = noted.equations
         self._is_reverse = is_reverse
         self._fuses = fuses

@@ -56,7 +56,7 @@ from mixad.tape.tracer import (
     Tracer,
     check_alive,
     check_levels,
-    plain,
+    primal_value,
 )
 from mixad.tape.values_rule import ValuesNode
 
@@ -540,7 +540,7 @@ class Strand:
         slot = tracer.slot
         if self.is_input(slot):
             given = self.values[slot]
-            return plain(given) if type(given) is self.kind else given.array
+            return primal_value(given) if type(given) is self.kind else given.array
         if slot >= self._start:
             self._end_segment()
         if self.run is None:

@@ -22,7 +22,7 @@ from mixad.backends.hookspecs import LaunchBlock, Stepping
 from mixad.backends.numbers import are_numbers
 from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.rolls import Shifts
-from mixad.scalar.loop_results import DecidedResult
+from mixad.scalar.loop_results import ComparisonOnlyResult
 from mixad.tape import plan_steps as steps
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.core_kernel import OverCores
@@ -187,7 +187,7 @@ class _PlanMaker:
         self,
         values: Sequence[Register],
         inputs: Sequence[Register],
-        decided: Sequence[DecidedResult],
+        decided: Sequence[ComparisonOnlyResult],
     ) -> tuple[Plan, Done]:
         """Return the plan of the steps that have been made, and what they have returned."""
         self._arrays(values)

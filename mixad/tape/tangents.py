@@ -27,7 +27,7 @@ from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import KernelNode, record
 from mixad.tape.node import InputNode, PulledNode, RuleNode, apply_rule
 from mixad.tape.trace import Trace
-from mixad.tape.tracer import Level, Origin, Tracer, journal_of, stripped, warn
+from mixad.tape.tracer import Level, Origin, Tracer, journal_of, warn, without_level
 from mixad.tape.values_rule import ValuesNode
 from mixad.tape.writing import WriteNode, pushed_write
 
@@ -131,7 +131,7 @@ class _Forward:
             along = zip(*tangents, strict=True)
             found = _always(tuple([pushed_write(node, each, is_last=is_last) for each in along]))
         elif isinstance(node, RuleNode) and node.rule.linear:
-            arguments = [stripped(a, self._level) for a in node.arguments]
+            arguments = [without_level(a, self._level) for a in node.arguments]
             along = zip(*tangents, strict=True)
             found = _always(tuple([_pushed_linear(node, arguments, each) for each in along]))
         else:

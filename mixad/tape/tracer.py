@@ -28,7 +28,7 @@ from mixad.tape.locks import Locks
 
 if TYPE_CHECKING:
     from mixad.backends.arrays import Library
-    from mixad.scalar.loop_results import DecidedResult
+    from mixad.scalar.loop_results import ComparisonOnlyResult
     from mixad.tape.cell import Kind
     from mixad.tape.journal import Journal
     from mixad.tape.node import Node
@@ -45,6 +45,7 @@ __all__ = [
     "check_levels",
     "check_mode",
     "check_written",
+    "concrete_value",
     "elements_of",
     "is_in_body",
     "journal_of",
@@ -52,14 +53,13 @@ __all__ = [
     "leaked",
     "levels_of",
     "locked",
-    "looked_at",
     "may_differentiate_twice",
-    "outside",
-    "plain",
+    "origin_outside",
+    "primal_value",
     "read_only",
     "strand_of",
-    "stripped",
     "warn",
+    "without_level",
 ]  # fmt: skip
 
 
@@ -215,26 +215,26 @@ class Tracer:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        return bool(looked_at(self, "bool()"))
+        return bool(concrete_value(self, "bool()"))
 
     def __int__(self) -> int:
-        return int(looked_at(self, "int()"))
+        return int(concrete_value(self, "int()"))
 
     def __trunc__(self) -> int:
-        return math.trunc(float(looked_at(self, "math.trunc()")))
+        return math.trunc(float(concrete_value(self, "math.trunc()")))
 
     def __floor__(self) -> int:
-        return math.floor(float(looked_at(self, "math.floor()")))
+        return math.floor(float(concrete_value(self, "math.floor()")))
 
     def __ceil__(self) -> int:
-        return math.ceil(float(looked_at(self, "math.ceil()")))
+        return math.ceil(float(concrete_value(self, "math.ceil()")))
 
     def __repr__(self) -> str:
         names = ", ".join(sorted(level.name for level in self.levels))
         if self.state is None:
             return f"Tracer({self.cell.array!r}, inside={names})"
         is_over = self.strand is None or not self.strand.level.alive
-        seen = f"an array of shape {self.shape}" if is_over else repr(plain(self))
+        seen = f"an array of shape {self.shape}" if is_over else repr(primal_value(self))
         return f"Tracer({seen}, inside={names})"
 
     def _repr_html_(self) -> str:
@@ -246,7 +246,7 @@ class Tracer:
         """Text has no derivative, as in `__repr__`: a number is printed as numbers are."""
         if not spec or self.shape:
             return super().__format__(spec)
-        number = looked_at(self, "formatting")
+        number = concrete_value(self, "formatting")
         return format(complex(number) if self.kind.type.is_complex else float(number), spec)
 
     def _leak(self, what: str, instead: str) -> TracerError:
@@ -258,7 +258,7 @@ class Tracer:
     def __round__(self, digits: int | None = None) -> int:
         if digits is not None:
             raise self._leak("round() to digits", "scale it and use np.round(x)")
-        return round(float(looked_at(self, "round()")))
+        return round(float(concrete_value(self, "round()")))
 
     def __complex__(self) -> complex:
         raise self._leak("complex()", "keep it as an array")
@@ -292,7 +292,7 @@ class Tracer:
         raise self._leak("tolist()", "keep it as an array")
 
 
-def plain(value: Any) -> Any:
+def primal_value(value: Any) -> Any:
     """Return a value without its derivative: the array of a tracer, anything else as it is."""
     if not isinstance(value, Tracer):
         return value
@@ -374,7 +374,7 @@ def journal_of(levels: frozenset[Level]) -> Journal | None:
     return journals[0] if len(journals) == 1 else None
 
 
-def warn(decided: Iterable[DecidedResult], levels: frozenset[Level]) -> None:
+def warn(decided: Iterable[ComparisonOnlyResult], levels: frozenset[Level]) -> None:
     """Warn of results that comparisons decide inside some transforms, or note it for each call."""
     journal = journal_of(levels)
     if journal is not None:
@@ -384,7 +384,7 @@ def warn(decided: Iterable[DecidedResult], levels: frozenset[Level]) -> None:
         each.warn()
 
 
-def looked_at(tracer: Tracer, what: str) -> Any:
+def concrete_value(tracer: Tracer, what: str) -> Any:
     """Return the array of a tracer for Python to look at its elements.
 
     TracerError if it is lazy: it would be computed behind the user's back.
@@ -397,7 +397,7 @@ def looked_at(tracer: Tracer, what: str) -> Any:
             "@mixad.broadcast for one at every element, or compute the value before the function "
             "that is differentiated"
         )
-    return plain(tracer)
+    return primal_value(tracer)
 
 
 def leaked(error: ValueError) -> TracerError | None:
@@ -481,7 +481,7 @@ def _number(level: Level) -> int:
     return level.number
 
 
-def stripped(value: Any, level: Level) -> Any:
+def without_level(value: Any, level: Level) -> Any:
     """Return a value as the transforms around ``level`` see it: an array if there are none."""
     if isinstance(value, Held):
         return value.array
@@ -490,10 +490,10 @@ def stripped(value: Any, level: Level) -> Any:
     around = frozenset(other for other in value.origin.levels if other.alive and other is not level)
     if not around:
         return value.cell.array
-    return type(value)(value.cell, outside(value.origin, level)._replace(levels=around))
+    return type(value)(value.cell, origin_outside(value.origin, level)._replace(levels=around))
 
 
-def outside(origin: Origin, level: Level) -> Origin:
+def origin_outside(origin: Origin, level: Level) -> Origin:
     """Return where an input of a level came from outside of it; other origins as they are."""
     node = origin.node
     if getattr(node, "level", None) is level and node.parents[0] is not None:

@@ -20,7 +20,7 @@ from mixad.tape.node import (
     Shaped,
     common_library,
     lazy_arguments,
-    library_beside,
+    library_of_value,
 )
 from mixad.tape.tracer import (
     Level,
@@ -32,18 +32,18 @@ from mixad.tape.tracer import (
     journal_of,
     kept,
     levels_of,
-    plain,
+    primal_value,
     strand_of,
-    stripped,
+    without_level,
 )
 
-__all__ = ["ValuesRule", "apply_values_rule", "followed", "with_zeros"]
+__all__ = ["ValuesRule", "apply_values_rule", "followed", "instantiate_zeros"]
 
 
-def with_zeros(gs: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+def instantiate_zeros(gs: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     """Return the cotangents of values, with arrays of zeros in place of None."""
     return [
-        library_beside(value).xp.zeros_like(plain(value)) if g is None else g
+        library_of_value(value).xp.zeros_like(primal_value(value)) if g is None else g
         for g, value in zip(gs, values, strict=True)
     ]
 
@@ -173,8 +173,10 @@ class ValuesNode:
 
     def _outside(self, level: Level) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Return the values and the arguments as transforms around a level see them."""
-        values = tuple(followed(stripped(self.traced(k), level)) for k in range(len(self.cells)))
-        return values, tuple(stripped(a, level) for a in self.arguments)
+        values = tuple(
+            followed(without_level(self.traced(k), level)) for k in range(len(self.cells))
+        )
+        return values, tuple(without_level(a, level) for a in self.arguments)
 
 
 def followed(value: Any) -> Any:
@@ -182,7 +184,11 @@ def followed(value: Any) -> Any:
     if not isinstance(value, Tracer) or value.cell.type.is_inexact:
         return value
     bodies = bodies_among(value.origin.levels)
-    return type(value)(value.cell, value.origin._replace(levels=bodies)) if bodies else plain(value)
+    return (
+        type(value)(value.cell, value.origin._replace(levels=bodies))
+        if bodies
+        else primal_value(value)
+    )
 
 
 def apply_values_rule(rule: ValuesRule, *arguments: Any, **static: Any) -> tuple[Any, ...]:

@@ -15,7 +15,15 @@ from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.buffer import Buffer, buffer_of, copied, written_array
 from mixad.tape.memory import check_writable, retire_others, unshared
 from mixad.tape.node import ConstantNode, Cotangents, Result
-from mixad.tape.tracer import Level, Origin, Tracer, check_alive, check_mode, levels_of, plain
+from mixad.tape.tracer import (
+    Level,
+    Origin,
+    Tracer,
+    check_alive,
+    check_mode,
+    levels_of,
+    primal_value,
+)
 
 __all__ = ["Write", "WriteNode", "pushed_write", "rebind", "writable", "write"]
 
@@ -83,7 +91,7 @@ def write(rule: Write, x: Tracer, value: Any, **static: Any) -> None:
     """
     check_alive(x)
     check_writable(x)
-    given = plain(value)
+    given = primal_value(value)
     levels = levels_of([x, value] if isinstance(value, Tracer) else [x])
     old = x.origin
     before = None if buffer_of(x.cell) is not None else x.cell

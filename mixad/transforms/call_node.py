@@ -18,7 +18,7 @@ from mixad.backends.arrays import as_array, is_array, is_number
 from mixad.errors import KernelTypeError, TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.scalar.dtypes import element_type_of
-from mixad.tape.aliases import share_alike
+from mixad.tape.aliases import propagate_aliases
 from mixad.tape.body import enter
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
@@ -40,9 +40,9 @@ from mixad.tape.tracer import (
     leaked,
     levels_of,
     strand_of,
-    stripped,
+    without_level,
 )
-from mixad.transforms.returning import copied, owned, returned, without_derivative
+from mixad.transforms.returning import copy_array, own_cotangent, unwrap_output, without_derivative
 
 __all__ = ["CallNode", "CallRule", "Value", "is_inexact", "record_call"]
 
@@ -132,9 +132,9 @@ class CallNode(Called):
         return [
             leaf
             if is_constant(leaf)
-            else returned(leaf, level)
+            else unwrap_output(leaf, level)
             if isinstance(leaf, Tracer)
-            else stripped(leaf, level)
+            else without_level(leaf, level)
             for leaf in self.leaves
         ]
 
@@ -143,7 +143,9 @@ class CallNode(Called):
         leaves, nodes = self.arguments(level), []
         for i in self.wrt(level):
             leaf = self.leaves[i]
-            leaves[i] = enter(stripped(leaf, level), own, ArrayTracer, weak=leaf.cell.kind.weak)
+            leaves[i] = enter(
+                without_level(leaf, level), own, ArrayTracer, weak=leaf.cell.kind.weak
+            )
             nodes.append(leaves[i].origin.node)
         return leaves, nodes
 
@@ -157,7 +159,7 @@ class CallNode(Called):
         pulled = self._run(self.rule.pulled, level, gs)
         found: list[Any] = [None] * len(self.parents)
         for i, gradient in zip(self.wrt(level), pulled, strict=True):
-            found[i] = owned(self.leaves[i].cell, None) if gradient is None else gradient
+            found[i] = own_cotangent(self.leaves[i].cell, None) if gradient is None else gradient
         return found
 
     def _shown(self, g: Any) -> Any:
@@ -224,7 +226,7 @@ def record_call(rule: CallRule, arguments: Any) -> Any:
     else:
         outputs = _recorded(strand, node, [leaf for leaf in leaves if is_traced(leaf)])
     of_floats = [a for a, cell in zip(value.leaves, value.cells, strict=True) if cell is not None]
-    share_alike(zip(leaves, given, strict=True), zip(outputs, of_floats, strict=True))
+    propagate_aliases(zip(leaves, given, strict=True), zip(outputs, of_floats, strict=True))
     left = iter(outputs)
     return pytree.unflatten(
         value.structure,
@@ -369,7 +371,7 @@ def _cell(name: str, leaf: Any, levels: frozenset[Level]) -> Cell | None:
 def _shielded(array: Any) -> Any:
     """Return an array that the user's function cannot change for other readers."""
     if type(array) is not np.ndarray:
-        return copied(array)
+        return copy_array(array)
     view = array.view()
     view.flags.writeable = False
     return view

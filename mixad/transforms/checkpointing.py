@@ -21,7 +21,7 @@ from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped
 from mixad.tape.held import Held, sampling_step
-from mixad.tape.tracer import Level, Tracer, is_in_body, plain
+from mixad.tape.tracer import Level, Tracer, is_in_body, primal_value
 from mixad.transforms.call_node import CallNode, Value, record_call
 from mixad.transforms.linear_rule import RecordedRule
 
@@ -161,7 +161,7 @@ class _Checkpoint:
             return not isinstance(leaf, Tracer)
         if tuple(getattr(leaf, "shape", ())) != cell.shape:
             return False
-        again = _sample(plain(leaf), self.check)
+        again = _sample(primal_value(leaf), self.check)
         if sample is None or again is None:
             return sample is again
         near = _NEAR[cell.type.bits // (2 if cell.type.is_complex else 1)] * np.abs(sample).max(

@@ -23,7 +23,7 @@ from mixad.transforms.custom_rules import (
     place_of,
 )
 from mixad.transforms.linear_rule import checked_rule, trial
-from mixad.transforms.returning import owned
+from mixad.transforms.returning import own_cotangent
 
 __all__ = ["CustomJvp", "custom_jvp"]
 
@@ -196,7 +196,7 @@ def _zero(leaf: Any) -> Any:
     """Return a zero tangent of an argument; None for one that is no float."""
     leaf = unwrapped(leaf)
     if isinstance(leaf, Tracer):
-        return owned(leaf.cell, None)
+        return own_cotangent(leaf.cell, None)
     if not is_inexact(leaf):
         return None
     return 0.0 if is_scalar(leaf) else library_of(leaf).xp.zeros_like(as_array(leaf))

@@ -21,7 +21,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
 from mixad.tape.held import Held, Reader
 from mixad.tape.kernel_node import moved
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, primal_value
 from mixad.transforms.lifting import matching
 
 __all__ = ["Arguments", "CustomFunction", "fitting", "fitting_leaves", "pair_of", "place_of"]
@@ -47,7 +47,7 @@ class Arguments:
     def watch(self, reader: Reader) -> None:
         """Retain the other arguments as they are now, for a rule that reads them later."""
         self._fixed = pytree.tree_map(_own, self._fixed)
-        arrays = [plain(leaf) for leaf in pytree.leaves(self._fixed)]
+        arrays = [primal_value(leaf) for leaf in pytree.leaves(self._fixed)]
         self._watched = [Held(a, CHECK.read(), reader) for a in arrays if is_array(a)]
 
     @property

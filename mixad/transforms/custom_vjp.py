@@ -26,7 +26,7 @@ from mixad.transforms.custom_rules import (
     place_of,
 )
 from mixad.transforms.linear_rule import checked_rule, trial
-from mixad.transforms.returning import copied
+from mixad.transforms.returning import copy_array
 
 __all__ = ["CustomVjp", "custom_vjp"]
 
@@ -198,7 +198,7 @@ class _VjpRule:
             leaves = fitting_leaves(f"{what} {at}", tree, cotangent)
             found += [(leaf, f"{what} {at}") for leaf in leaves]
         return [
-            None if leaf is None else copied(fitting(named, call.leaves[i].cell, leaf))
+            None if leaf is None else copy_array(fitting(named, call.leaves[i].cell, leaf))
             for i in call.wrt(level)
             for leaf, named in (found[i],)
         ]

@@ -21,7 +21,7 @@ from mixad.transforms.kept_calls import keep_call
 from mixad.transforms.lifting import call_lifted, warn_if_constant
 from mixad.transforms.recorded_calls import Recorded
 from mixad.transforms.recorded_values import record_values
-from mixad.transforms.returning import returned_aux, unshared_tangent
+from mixad.transforms.returning import unshared_tangent, unwrap_aux
 from mixad.transforms.strand_calls import Asked
 from mixad.transforms.strands import open_strand
 
@@ -215,7 +215,7 @@ def _push_on_level(
             return value, tangent, aux
         inputs = strand.completed()
     warn_if_constant(of, outputs, level)
-    function, aux = Recorded(level, inputs, outputs), returned_aux(aux, level)
+    function, aux = Recorded(level, inputs, outputs), unwrap_aux(aux, level)
     if not with_value:
         return None, function.tangent(tuple(tangents)), aux
     value, (tangent,) = function.pushed([tuple(tangents)])

@@ -26,11 +26,11 @@ from mixad.call.signature import (
 )
 from mixad.tape.backward import backward
 from mixad.tape.memory import is_numpy_number
-from mixad.tape.tracer import Level, Tracer, plain
+from mixad.tape.tracer import Level, Tracer, primal_value
 from mixad.tracebacks import hide_frames, short_traceback
 from mixad.transforms.kept_calls import keep_call
 from mixad.transforms.lifting import call_lifted, check_scalar, warn_if_constant
-from mixad.transforms.returning import copied, returned_aux, without_derivative
+from mixad.transforms.returning import copy_array, unwrap_aux, without_derivative
 from mixad.transforms.strand_calls import Asked
 from mixad.transforms.strands import open_strand
 
@@ -331,9 +331,9 @@ def stop_gradient(tree: Any) -> Any:
 def _stopped(leaf: Any) -> Any:
     """Return the present elements: what is recorded reads a traced array's later."""
     is_number = isinstance(leaf, Tracer) and is_numpy_number(leaf)
-    array = without_derivative(leaf) if is_number else plain(leaf)
+    array = without_derivative(leaf) if is_number else primal_value(leaf)
     check_no_tracer(type(array))  # JAX would differentiate it all the same
-    return copied(array)
+    return copy_array(array)
 
 
 stop_gradient.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # for the parser
@@ -373,5 +373,5 @@ def _pulled_back(
     inputs.arguments.clear()
     cotangents = backward(level, seeds, inputs.nodes, of_number=asked.of_number)
     gradients = inputs.gradients(cotangents, around)
-    aux = returned_aux(aux, level) if has_aux else None
+    aux = unwrap_aux(aux, level) if has_aux else None
     return outputs.values(level) if asked.with_value else None, gradients, aux

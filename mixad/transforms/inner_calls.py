@@ -9,7 +9,7 @@ from mixad import pytree
 from mixad.tape.memory import join
 from mixad.tape.tracer import Tracer
 from mixad.transforms.inside import push_forward, push_tangent
-from mixad.transforms.lifting import Inputs, Outputs, lifted
+from mixad.transforms.lifting import Inputs, Outputs, wrap_inputs
 from mixad.transforms.strand_calls import Asked, StrandCall, as_input
 
 __all__ = ["InnerCall", "InnerForward"]
@@ -34,7 +34,7 @@ class InnerCall(StrandCall):
         """Return the inputs with their nodes, over those of the outer transform."""
         if self._lifted is None:
             given = self._given()
-            lifted_inputs = lifted(self._level, given, range(len(given)))
+            lifted_inputs = wrap_inputs(self._level, given, range(len(given)))
             self._tracers = lifted_inputs.arguments
             structures = list(self._structures)
             self._lifted = lifted_inputs._replace(arguments=[], structures=structures)

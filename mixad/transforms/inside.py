@@ -17,10 +17,10 @@ from mixad.tape.held import Held
 from mixad.tape.operations import NUMBERS, Operation, results_of
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
-from mixad.tape.tracer import Level, Tracer, journal_of, plain
-from mixad.transforms.lifting import Inputs, Outputs, lifted
+from mixad.tape.tracer import Level, Tracer, journal_of, primal_value
+from mixad.transforms.lifting import Inputs, Outputs, wrap_inputs
 from mixad.transforms.recorded_calls import Carried, Recorded
-from mixad.transforms.returning import constant_around, handed
+from mixad.transforms.returning import constant_around, unwrap_shared
 
 __all__ = ["MAX_INSIDE", "HandedOnError", "InnerRun", "Inside", "as_results", "operation_of",
            "pull_back", "push_forward", "push_tangent"]  # fmt: skip
@@ -52,7 +52,7 @@ class InnerRun:
 
     def value(self, slot: int) -> Any:
         """Return the array of a computed value."""
-        return plain(self._values[slot])
+        return primal_value(self._values[slot])
 
     def traced(self, slot: int) -> Any:
         """Return a computed value, or what came in, as the transform around sees it."""
@@ -155,7 +155,7 @@ class Inside(NamedTuple):
         given = [done[slot] for slot in range(self.inputs)]
         if not is_alone:
             given = [_traced_around(value, operands) for value in given]
-        inputs = lifted(level, given, range(self.inputs))
+        inputs = wrap_inputs(level, given, range(self.inputs))
         traced = [each for each in operands if isinstance(each, Tracer)]
         level.fuses = all(around.fuses for each in traced for around in each.origin.levels)
         done.update(enumerate(inputs.arguments))
@@ -236,7 +236,7 @@ def pull_back(call: Inside, *operands: Any) -> Any:
         seed = constant_around(seed, around)
     cotangents = backward(level, [(leaf.origin, seed)], inputs.nodes, of_number=True)
     found = inputs.gradients(cotangents, around)
-    found += [handed(leaf, level) for leaf in wanted]
+    found += [unwrap_shared(leaf, level) for leaf in wanted]
     return as_results(found)
 
 
@@ -262,7 +262,7 @@ def _carry(call: Inside, operands: Sequence[Any]) -> tuple[Carried, list[Any]]:
         inputs, outputs, wanted = call.replay(level, operands[:at])
     tangents = [_traced_around(tangent, operands) for tangent in operands[at:]]
     carried = Recorded(level, inputs, outputs).carried([tangents])
-    return carried, [handed(leaf, level) for leaf in wanted]
+    return carried, [unwrap_shared(leaf, level) for leaf in wanted]
 
 
 def as_results(found: Sequence[Any]) -> Any:

@@ -24,7 +24,7 @@ from mixad.transforms.inner_calls import InnerForward
 from mixad.transforms.inside import Inside, as_results
 from mixad.transforms.lifting import Outputs, in_structures
 from mixad.transforms.recorded_calls import Recorded
-from mixad.transforms.returning import as_given, constant_around, handed, owned
+from mixad.transforms.returning import as_given, constant_around, own_cotangent, unwrap_shared
 from mixad.transforms.strand_calls import Asked
 
 __all__ = ["InnerJacobian", "Mode", "blocks_of"]
@@ -78,7 +78,7 @@ def _found(call: Inside, operands: Sequence[Any], mode: Mode) -> Any:
     with Level(call.name, is_reverse=mode == "reverse") as level:
         inputs, outputs, wanted = call.replay(level, operands)
     blocks = blocks_of(Recorded(level, inputs, outputs), mode)
-    return as_results([*chain(*blocks), *[handed(leaf, level) for leaf in wanted]])
+    return as_results([*chain(*blocks), *[unwrap_shared(leaf, level) for leaf in wanted]])
 
 
 def blocks_of(function: Recorded, mode: Mode) -> list[list[Any]]:
@@ -120,7 +120,9 @@ def _rows(function: Recorded) -> list[list[Any]]:
                 if is_noted:  # then what is made of it is, too
                     unit = constant_around(unit, around)
                 cotangents = backward(level, [(leaf.origin, unit)], inputs.nodes)
-                rows.append([owned(*pair) for pair in zip(inputs.cells, cotangents, strict=True)])
+                rows.append(
+                    [own_cotangent(*pair) for pair in zip(inputs.cells, cotangents, strict=True)]
+                )
         columns = zip(*rows, strict=True) if rows else [()] * len(inputs.cells)
         pairs = zip(columns, inputs.cells, strict=True)
         found.append([_block(parts, 0, leaf, cell) for parts, cell in pairs])

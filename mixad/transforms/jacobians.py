@@ -28,7 +28,7 @@ from mixad.transforms.jacobian_blocks import InnerJacobian, Mode, blocks_of
 from mixad.transforms.lifting import call_lifted, in_structures, warn_if_constant
 from mixad.transforms.recorded_calls import Recorded
 from mixad.transforms.recorded_values import record_values
-from mixad.transforms.returning import returned_aux
+from mixad.transforms.returning import unwrap_aux
 from mixad.transforms.strand_calls import Asked
 from mixad.transforms.strands import open_strand
 
@@ -292,7 +292,7 @@ def _on_level(
         _, rows, aux = strand.run()
     else:
         inputs = inputs if strand is None else strand.completed()
-        function, aux = Recorded(level, inputs, outputs), returned_aux(aux, level)
+        function, aux = Recorded(level, inputs, outputs), unwrap_aux(aux, level)
         _check_real(name, function)
         warn_if_constant(f, outputs, level)
         rows = [in_structures(row, inputs.structures) for row in blocks_of(function, mode)]

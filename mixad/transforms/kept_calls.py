@@ -23,7 +23,7 @@ from mixad.transforms.inside import (
 from mixad.transforms.lifting import Outputs, call_lifted, in_structures, warn_if_constant
 from mixad.transforms.recorded_calls import Recorded
 from mixad.transforms.recorded_values import record_values
-from mixad.transforms.returning import returned_aux, unshared_tangent
+from mixad.transforms.returning import unshared_tangent, unwrap_aux
 from mixad.transforms.strand_calls import VALUES_ALONE, Asked, StrandCall, as_input, size_of
 from mixad.transforms.strands import open_strand
 
@@ -47,7 +47,7 @@ def keep_call(
         return value, aux, call
     inputs = inputs if call is None else call.completed()
     warn_if_constant(f, outputs, level)
-    value, aux = outputs.values(level), returned_aux(aux, level)
+    value, aux = outputs.values(level), unwrap_aux(aux, level)
     return value, aux, Recorded(level, inputs, outputs.without_values())
 
 

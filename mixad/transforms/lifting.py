@@ -32,7 +32,7 @@ from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant, unwrapped
 from mixad.tape.held import is_compared_whole
 from mixad.tape.memory import join, noted_array
-from mixad.tape.node import InputNode, library_beside
+from mixad.tape.node import InputNode, library_of_value
 from mixad.tape.tracer import (
     Level,
     Origin,
@@ -40,10 +40,19 @@ from mixad.tape.tracer import (
     check_alive,
     leaked,
 )
-from mixad.transforms.returning import gradient, handed
+from mixad.transforms.returning import gradient, unwrap_shared
 
-__all__ = ["Inputs", "Outputs", "call_lifted", "called", "check_scalar", "in_structures",
-           "lifted", "matching", "warn_if_constant"]  # fmt: skip
+__all__ = [
+    "Inputs",
+    "Outputs",
+    "call_lifted",
+    "called",
+    "check_scalar",
+    "in_structures",
+    "matching",
+    "warn_if_constant",
+    "wrap_inputs",
+]  # fmt: skip
 
 
 class Inputs(NamedTuple):
@@ -94,7 +103,9 @@ class Outputs(NamedTuple):
 
     def values(self, level: Level) -> Any:
         """Return the value as the caller of the transform sees it."""
-        return pytree.unflatten(self.structure, (handed(leaf, level) for leaf in self.leaves))
+        return pytree.unflatten(
+            self.structure, (unwrap_shared(leaf, level) for leaf in self.leaves)
+        )
 
     def without_values(self) -> Outputs:
         """Return what later passes need of the traced leaves: not their arrays."""
@@ -145,7 +156,7 @@ def _without_value(leaf: Any) -> Any:
     return type(leaf)(Cell(cell.shape, cell.kind, cell.device), leaf.origin)
 
 
-def lifted(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inputs:
+def wrap_inputs(level: Level, arguments: list[Any], positions: Sequence[int]) -> Inputs:
     """Put tracers of a level in place of the leaves of some arguments."""
     nodes: list[InputNode] = []
     cells: list[Cell] = []
@@ -275,7 +286,7 @@ def call_lifted(
     has_aux: bool,
 ) -> tuple[Inputs, Outputs, Any]:
     """Call the function on tracers of a level; return inputs, outputs and aux."""
-    inputs = lifted(level, list(args), positions)
+    inputs = wrap_inputs(level, list(args), positions)
     outputs, aux = called(f, inputs.arguments, kwargs, has_aux, level)
     for outer, inner, origin in inputs.around:
         if inner.origin is origin:  # otherwise it was written to, and is another array by now
@@ -361,7 +372,7 @@ def matching(cell: Cell, given: Any, what: str, of: str = "the value") -> Any:
             f"{what} is a {type(given).__name__}: pass an array of the shape of {of}, or a number"
         )
     try:
-        library, is_whole = library_beside(given), not element_type_of(given.dtype).is_inexact
+        library, is_whole = library_of_value(given), not element_type_of(given.dtype).is_inexact
     except (KernelTypeError, TracerError) as error:
         raise error.about(what) from None
     if library is NUMPY and cell.library.is_lazy and not isinstance(given, Tracer):

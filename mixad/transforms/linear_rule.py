@@ -28,9 +28,9 @@ from mixad.tape.cell import Cell
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import InputNode, RuleNode
 from mixad.tape.tangents import carry_forward
-from mixad.tape.tracer import Level, Origin, Tracer, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, without_level
 from mixad.tape.writing import WriteNode
-from mixad.transforms.returning import owned
+from mixad.transforms.returning import own_cotangent
 
 __all__ = ["RecordedRule", "checked_rule", "trial"]
 
@@ -83,7 +83,7 @@ class RecordedRule(NamedTuple):
             duals = iter(carry_forward(self.own, own, moving, self.inputs, seeds))
             zero = (None,) * len(directions)
             found = [zero if origin is None else next(duals).tangents for origin in origins]
-        return [[stripped(t, own) for t in tangents] for tangents in zip(*found, strict=True)]
+        return [[without_level(t, own) for t in tangents] for tangents in zip(*found, strict=True)]
 
     def _origin(self, value: Any) -> Origin | None:
         """Return where a value came from; None if it does not depend on the inputs."""
@@ -137,7 +137,7 @@ def checked_rule(
     is not linear; a lazy library's arrays are not compared.
     """
     if any(cell.library.is_lazy for cell in cells):
-        recorded = RecordedRule.at(name, rule, [owned(cell, None) for cell in cells], cells)
+        recorded = RecordedRule.at(name, rule, [own_cotangent(cell, None) for cell in cells], cells)
         return recorded, recorded.transposed(cotangents)
     tangents = [trial(cell, k) for k, cell in enumerate(cells)]
     recorded = RecordedRule.at(name, rule, tangents, cells)
@@ -151,7 +151,7 @@ def checked_rule(
             _check_same(refusal, pulled, other.transposed(cotangents), eps ** (1 / 3))
             is_linear = is_linear and other.is_linear
         if not is_linear:
-            zeros = [owned(cell, None) for cell in cells]
+            zeros = [own_cotangent(cell, None) for cell in cells]
             at_zero = RecordedRule.at(name, rule, zeros, cells).values
             _check_small(refusal, at_zero, recorded.values, eps ** (2 / 3))
             forward = RecordedRule.at(name, rule, tangents, cells, is_reverse=False)

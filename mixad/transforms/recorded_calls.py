@@ -15,7 +15,7 @@ from mixad.tape.memory import share
 from mixad.tape.tangents import Dual, carry_forward
 from mixad.tape.tracer import Level, Tracer
 from mixad.transforms.lifting import Inputs, Outputs, call_lifted, matching
-from mixad.transforms.returning import handed, returned, returned_aux, tangent_of
+from mixad.transforms.returning import tangent_of, unwrap_aux, unwrap_output, unwrap_shared
 
 __all__ = ["Carried", "Recorded", "recorded"]
 
@@ -117,9 +117,9 @@ class Carried(NamedTuple):
         """Return the outputs as the caller of the transform gets them."""
         function = self.function
         return [
-            handed(leaf, function.level)
+            unwrap_shared(leaf, function.level)
             if dual.value is None
-            else share(returned(dual.value, self.own), leaf)
+            else share(unwrap_output(dual.value, self.own), leaf)
             for leaf, dual in zip(function.outputs.leaves, self.duals, strict=True)
         ]
 
@@ -151,4 +151,4 @@ def recorded(
     positions = range(len(arguments)) if positions is None else positions
     with Level(name, is_reverse=is_reverse) as level:
         inputs, outputs, aux = call_lifted(level, f, arguments, positions, kwargs or {}, has_aux)
-    return Recorded(level, inputs, outputs), returned_aux(aux, level)
+    return Recorded(level, inputs, outputs), unwrap_aux(aux, level)

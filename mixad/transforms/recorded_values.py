@@ -7,7 +7,7 @@ from typing import Any
 
 from mixad.call.signature import Function
 from mixad.tape.tracer import Level
-from mixad.transforms.returning import returned_aux
+from mixad.transforms.returning import unwrap_aux
 from mixad.transforms.strand_calls import VALUES_ALONE
 from mixad.transforms.strands import open_strand
 
@@ -36,4 +36,4 @@ def record_values(
     if strand.is_known:
         value, _, aux = strand.run()
         return value, aux
-    return outputs.values(level), returned_aux(aux, level)
+    return outputs.values(level), unwrap_aux(aux, level)

@@ -19,11 +19,21 @@ from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import share, unshared
 from mixad.tape.node import ConstantNode, Result
 from mixad.tape.registers import as_register, may_share_memory
-from mixad.tape.tracer import Level, Origin, Tracer, check_mode, plain, stripped
+from mixad.tape.tracer import Level, Origin, Tracer, check_mode, primal_value, without_level
 
-__all__ = ["as_given", "constant_around", "copied", "gradient", "handed", "owned", "returned",
-           "returned_aux", "tangent_of", "unshared_tangent",
-           "without_derivative"]  # fmt: skip
+__all__ = [
+    "as_given",
+    "constant_around",
+    "copy_array",
+    "gradient",
+    "own_cotangent",
+    "tangent_of",
+    "unshared_tangent",
+    "unwrap_aux",
+    "unwrap_output",
+    "unwrap_shared",
+    "without_derivative",
+]  # fmt: skip
 
 
 def gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: frozenset[Level]) -> Any:
@@ -31,7 +41,7 @@ def gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: frozen
 
     ``kind`` is the type of the input: the gradient of a Python float is a Python float.
     """
-    return as_given(owned(cell, cotangent), cell, kind, around)
+    return as_given(own_cotangent(cell, cotangent), cell, kind, around)
 
 
 def as_given(gradient: Any, cell: Cell, kind: type, around: frozenset[Level]) -> Any:
@@ -64,7 +74,7 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
     depends on.
     """
     if tangent is not None:
-        found = returned(tangent, level)
+        found = unwrap_output(tangent, level)
         # What a kernel made is the caller's own; anything else may be a view of a tangent given.
         is_own = isinstance(found, (Tracer, float, complex)) or isinstance(
             tangent.origin.node, KernelNode
@@ -72,13 +82,13 @@ def tangent_of(leaf: Any, tangent: Any, level: Level, around: frozenset[Level]) 
         return found if is_own else _number(library_of(found).xp.asarray(found, copy=True), tangent)
     if not isinstance(leaf, Tracer):
         return 0.0 * leaf if is_number(leaf) else library_of(leaf).xp.zeros_like(leaf)
-    zeros = owned(leaf.cell, None)
+    zeros = own_cotangent(leaf.cell, None)
     return (
         constant_around(zeros, around, weak=leaf.cell.kind.weak) if around else _number(zeros, leaf)
     )
 
 
-def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
+def own_cotangent(cell: Cell, cotangent: Cotangent | None) -> Any:
     """Return a cotangent in the shape of its cell, as an array or tracer of its own."""
     xp = cell.library.xp
     if cotangent is None:
@@ -93,7 +103,7 @@ def owned(cell: Cell, cotangent: Cotangent | None) -> Any:
     return xp.asarray(broadcast_to(value, cell.shape), copy=True)
 
 
-def copied(array: Any) -> Any:
+def copy_array(array: Any) -> Any:
     """Return a copy of an array whose elements others may change; other values unchanged."""
     if isinstance(array, np.ndarray):
         return array.copy()
@@ -106,20 +116,20 @@ def copied(array: Any) -> Any:
     return library_of(array).xp.asarray(array, copy=True)
 
 
-def returned_aux(aux: Any, level: Level) -> Any:
+def unwrap_aux(aux: Any, level: Level) -> Any:
     """Return a function's aux, without tracers of the level."""
-    return pytree.tree_map(lambda leaf: handed(leaf, level), aux)
+    return pytree.tree_map(lambda leaf: unwrap_shared(leaf, level), aux)
 
 
-def handed(leaf: Any, level: Level) -> Any:
+def unwrap_shared(leaf: Any, level: Level) -> Any:
     """Return a leaf of a function's result to the caller; views stay views."""
-    return share(returned(leaf, level), leaf)
+    return share(unwrap_output(leaf, level), leaf)
 
 
-def returned(leaf: Any, level: Level) -> Any:
+def unwrap_output(leaf: Any, level: Level) -> Any:
     """Return a leaf to the caller, without the level; a constant as its array."""
     leaf = unwrapped(leaf)
-    value = stripped(leaf, level)
+    value = without_level(leaf, level)
     if not isinstance(leaf, Tracer) or isinstance(value, Tracer):
         return value
     return _number(value, leaf)
@@ -128,7 +138,7 @@ def returned(leaf: Any, level: Level) -> Any:
 def without_derivative(leaf: Any) -> Any:
     """Return the value of a leaf in the form that functions outside of transforms get."""
     leaf = unwrapped(leaf)
-    return _number(plain(leaf), leaf) if isinstance(leaf, Tracer) else leaf
+    return _number(primal_value(leaf), leaf) if isinstance(leaf, Tracer) else leaf
 
 
 def _number(array: Any, leaf: Tracer) -> Any:

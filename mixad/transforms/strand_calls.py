@@ -27,7 +27,7 @@ from mixad.tape.strand import Computed, Strand
 from mixad.tape.tracer import Level, Origin, Tracer
 from mixad.transforms.inside import MAX_INSIDE, HandedOnError, InnerRun, operation_of, pull_back
 from mixad.transforms.lifting import Inputs, Outputs, called, in_structures
-from mixad.transforms.returning import handed
+from mixad.transforms.returning import unwrap_shared
 from mixad.transforms.strand_history import History
 
 __all__ = ["VALUES_ALONE", "Asked", "StrandCall", "as_input", "size_of"]
@@ -54,7 +54,7 @@ class _Returned(NamedTuple):
     def trees(self, values: Mapping[int, Any], level: Level) -> list[Any]:
         """Return value and aux, with the values of some leaves."""
         given = enumerate(self.leaves)
-        leaves = [values[k] if k in values else handed(leaf, level) for k, leaf in given]
+        leaves = [values[k] if k in values else unwrap_shared(leaf, level) for k, leaf in given]
         return in_structures(leaves, self.structures)
 
 

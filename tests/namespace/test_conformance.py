@@ -23,7 +23,7 @@ from mixad.errors import KernelTypeError
 from mixad.namespace.names import ATTRIBUTES, FUNCTIONS, SECTIONS
 from mixad.namespace.spellings import STANDARD
 from mixad.tape.constant import is_constant
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, primal_value
 
 LIBRARIES = ["array_api_compat.numpy", "array_api_strict"]
 FLOATS = ["float32", "float64"]
@@ -257,7 +257,7 @@ def _compare(found: Any, want: Any, tolerance: float) -> None:
         assert isinstance(own, Tracer)
         assert own.dtype == other.dtype
         assert own.shape == tuple(other.shape)
-        array = np.asarray(plain(own))
+        array = np.asarray(primal_value(own))
         scale = np.abs(np.asarray(other)).max(initial=1.0, where=np.isfinite(np.asarray(other)))
         np.testing.assert_allclose(
             array, np.asarray(other), rtol=tolerance, atol=tolerance * float(scale)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mixad
-from mixad.namespace.spelling import Binding, SpelledFunction, Spelling
+from mixad.namespace.spelling import Binding, BoundFunction, LibraryBinding
 from mixad.namespace.spellings import NUMPY, STANDARD, UFUNCS
 from mixad.namespace.torch_spellings import TORCH
 
@@ -32,7 +32,7 @@ def of_library(function: Any) -> Form | None:
     return first, second, third
 
 
-def of_table(found: SpelledFunction) -> Form | None:
+def of_table(found: BoundFunction) -> Form | None:
     names, until = found.parameters, found.by_place
     if not names:
         return None
@@ -134,7 +134,7 @@ def needed_by(function: Any) -> list[str]:
     return [p.name for p in own if p.default is p.empty and p.kind in BY_PLACE]
 
 
-def function_of_table(spelling: Spelling, name: str) -> Any:
+def function_of_table(spelling: LibraryBinding, name: str) -> Any:
     """Return the library's function; None for what is only a method of its arrays."""
     name = re.sub("^(fft|linalg|special)_", r"\1.", name) if spelling is TORCH else name
     library = None if spelling is STANDARD else importlib.import_module(spelling.library)
@@ -143,7 +143,7 @@ def function_of_table(spelling: Spelling, name: str) -> Any:
 
 @pytest.mark.parametrize(("spelling", "exceptions", "least"), TABLES.values(), ids=TABLES.keys())
 def test_arguments_of_every_function_are_passed_on_as_they_come(
-    spelling: Spelling, exceptions: str, least: int, monkeypatch: pytest.MonkeyPatch
+    spelling: LibraryBinding, exceptions: str, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that a function cannot do without need no look at their names, nor make an error's."""
 
@@ -187,13 +187,13 @@ def test_plain_calls_of_users_are_passed_on_as_they_come(call: Any) -> None:
     came: list[Any] = []
     bound: list[Any] = []
 
-    def count(self: SpelledFunction, *args: Any, **options: Any) -> Any:
+    def count(self: BoundFunction, *args: Any, **options: Any) -> Any:
         came.append((len(args), options))
         return called(self, *args, **options)
 
-    called = SpelledFunction.__call__
+    called = BoundFunction.__call__
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SpelledFunction, "__call__", count)
+        patch.setattr(BoundFunction, "__call__", count)
         patch.setattr(Binding, "bind_arguments", lambda *given: bound.append(given))
         mixad.grad(lambda x: (call(x), (x * x)[0, 0])[1])(np.ones((2, 3)))
     assert not bound

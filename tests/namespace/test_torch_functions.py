@@ -13,10 +13,10 @@ import mixad
 from mixad import pytree
 from mixad.errors import MixadError, TracerError
 from mixad.namespace.torch_elementwise import TORCH_ELEMENTWISE
-from mixad.namespace.torch_moves import TORCH_MOVES
 from mixad.namespace.torch_neural import TORCH_NEURAL
 from mixad.namespace.torch_products import TORCH_PRODUCTS
 from mixad.namespace.torch_reductions import TORCH_REDUCTIONS
+from mixad.namespace.torch_reshape import TORCH_MOVES
 from mixad.namespace.torch_spellings import TORCH
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None

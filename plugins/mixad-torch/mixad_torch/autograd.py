@@ -26,7 +26,7 @@ from mixad.errors import KernelTypeError, TracerError
 from mixad.kernel.options import KernelOptions
 from mixad.scalar.ir import Program
 from mixad.scalar.loop_results import warn_of_decided_results
-from mixad.tape.named_call import NamedCall, Pulled, name_call, named_call
+from mixad.tape.named_call import NamedCall, NamedPullback, name_call, named_call
 from mixad_torch.borrow import APPLY, borrow
 
 __all__ = ["KERNEL", "TorchIntegration"]
@@ -235,7 +235,7 @@ _apply_recorded, _apply_transformed = (APPLY.__get__(None, f) for f in (_Recorde
 
 
 def _pulled(
-    ctx: Any, pulled: Pulled, chunk: Sequence[int], values: Sequence[Any]
+    ctx: Any, pulled: NamedPullback, chunk: Sequence[int], values: Sequence[Any]
 ) -> list[torch.Tensor]:
     """Return the gradients of some tensors: those that are zero whatever the values are, too."""
     results: Sequence[torch.Tensor] = ()

@@ -16,7 +16,7 @@ from mixad.namespace.complex_numbers import conj, is_complex
 from mixad.namespace.elementwise import elementwise, where
 from mixad.namespace.manipulation import expand_dims
 from mixad.namespace.statistical import total
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = [
     "check_distinct",
@@ -71,7 +71,7 @@ def inverse_gaps(w: Any, repeated: Array) -> Any:
 def check_even(what: str, g: Any, repeated: Array) -> None:
     """Refuse cotangents that distinguish equal values."""
     _check_constant(what, g, repeated)
-    g = plain(g)
+    g = primal_value(g)
     xp = library_of(g).xp
     uneven = xp.abs(g[..., None, :] - g[..., :, None])
     most = _largest(g)[..., None, None] * float(xp.finfo(g.dtype).eps) ** 0.5
@@ -84,8 +84,8 @@ def check_unread(what: str, gs: tuple[Any, ...], repeated: Array) -> None:
     several = _count(repeated, axis=-1) > 1
     for g in gs:
         _check_constant(what, g, repeated)
-        xp = library_of(plain(g)).xp
-        if bool(xp.any(several & xp.any(plain(g) != 0, axis=-2))):
+        xp = library_of(primal_value(g)).xp
+        if bool(xp.any(several & xp.any(primal_value(g) != 0, axis=-2))):
             raise TracerError(_repeated_message(what, "vectors of equal values"))
 
 
@@ -107,10 +107,10 @@ def check_phases(what: str, pairs: Sequence[tuple[Any, Any]]) -> None:
     """Refuse cotangents that would turn the phases of complex vectors, a phase per pair."""
     if not is_complex(pairs[0][0]):
         return
-    products = [inner_products(plain(vectors), plain(g)) for vectors, g in pairs]
+    products = [inner_products(primal_value(vectors), primal_value(g)) for vectors, g in pairs]
     xp = library_of(products[0]).xp
     turns = xp.abs(xp.imag(sum(products[1:], products[0])))
-    sizes = [_largest(_largest(plain(g))) for _, g in pairs]
+    sizes = [_largest(_largest(primal_value(g))) for _, g in pairs]
     most = sum(sizes[1:], sizes[0]) * float(xp.finfo(turns.dtype).eps) ** 0.5
     if bool(xp.any(turns > most[..., None])):
         raise TracerError(

@@ -14,7 +14,7 @@ from mixad.backends.arrays import Array
 from mixad.errors import TracerError
 from mixad.namespace.complex_numbers import is_complex, real
 from mixad.tape.broadcasting import sum_to
-from mixad.tape.node import Rule, apply_rule, library_beside
+from mixad.tape.node import Rule, apply_rule, library_of_value
 from mixad.tape.tracer import Tracer, may_differentiate_twice
 
 __all__ = ["nan_at_zeros"]
@@ -28,14 +28,14 @@ def nan_at_zeros(value: Any, x: Any, at: Any, axis: tuple[int, ...]) -> Any:
     """
     if not isinstance(x, Tracer) or not may_differentiate_twice(x.levels):
         return value
-    library, corners = library_beside(x), at()
+    library, corners = library_of_value(x), at()
     if not library.is_lazy and not bool(library.xp.any(corners)):
         return value
     return apply_rule(_CORNERED, value, x, at=corners, axis=axis)
 
 
 def _of_corners(g: Any, value: Any, x: Any, at: Array, axis: tuple[int, ...]) -> Any:
-    if _is_tangent(g, x) and not library_beside(x).is_lazy:
+    if _is_tangent(g, x) and not library_of_value(x).is_lazy:
         raise TracerError(
             "the tangent of a norm, standard deviation or singular value that is 0 is a convention "
             "and has no derivative: write the sum of squares instead of the squared norm, or take "

@@ -17,8 +17,8 @@ from mixad.namespace.indexing import gather, getitem
 from mixad.namespace.joining import concat
 from mixad.namespace.manipulation import flip, normalized_axes, permute_dims, reshape
 from mixad.tape.memory import gives_read_only_views, gives_views, read_only, share, view_of
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import Tracer, plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import Tracer, primal_value
 
 __all__ = ["append", "array_split", "at_least", "axes_split", "column_stack", "compress", "delete",
            "diag", "dstack", "extract", "fliplr", "flipud", "hstack", "insert", "pad", "partition",
@@ -33,7 +33,7 @@ def _positions(x: Any) -> Any:
 
 def _rearrange(x: Any, places: Any, nothing: float = 0.0) -> Any:
     """Return the elements of ``x`` at places, counted from 1; a number where the place is 0."""
-    xp = library_beside(x).xp
+    xp = library_of_value(x).xp
     if np.any(places == 0):
         x = concat([reshape(x, -1), xp.full(1, nothing, dtype=x.dtype, device=device(x))])
         places = np.where(places == 0, x.shape[0], places)
@@ -116,7 +116,7 @@ def pad(x: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any 
 def partition(x: Any, kth: int | Sequence[int], axis: int | None = -1) -> Any:
     """Return the elements along an axis so that the ``kth`` is where it would be in order."""
     x, axis = (reshape(x, -1), 0) if axis is None else (x, axis)
-    order = np.argpartition(np.asarray(plain(x)), kth, axis)
+    order = np.argpartition(np.asarray(primal_value(x)), kth, axis)
     return _rearrange(x, np.take_along_axis(_positions(x), order, axis))
 
 
@@ -211,7 +211,7 @@ def _place_values(name: str, places: Any) -> Any:
 
     TracerError for a lazy array: it would be computed behind the user's back.
     """
-    given = plain(places)
+    given = primal_value(places)
     if is_array(given) and library_of(given).is_lazy:
         raise TracerError(
             f"{name}() with a lazy array of places would compute all that it depends on: pass them "

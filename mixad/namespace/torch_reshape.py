@@ -9,7 +9,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mixad.namespace.arrangements import (
+from mixad.namespace.data_types import astype, of_one_type
+from mixad.namespace.elementwise import elementwise, where
+from mixad.namespace.indexing import gather, getitem, part_along, positions_of, scatter_add
+from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
+from mixad.namespace.manipulation import moveaxis, normalized_axes, permute_dims, reshape, squeeze
+from mixad.namespace.numpy_rearrange import (
     array_split,
     at_least,
     column_stack,
@@ -23,15 +28,10 @@ from mixad.namespace.arrangements import (
     swapaxes,
     vstack,
 )
-from mixad.namespace.data_types import astype, of_one_type
-from mixad.namespace.elementwise import elementwise, where
-from mixad.namespace.indexing import gather, getitem, part_along, positions_of, scatter_add
-from mixad.namespace.joining import broadcast_arrays, concat, meshgrid
-from mixad.namespace.manipulation import moveaxis, normalized_axes, permute_dims, reshape, squeeze
-from mixad.namespace.spelling import SpelledFunction, function_of
+from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.tape.memory import gives_views, share
-from mixad.tape.node import library_beside
-from mixad.tape.tracer import plain
+from mixad.tape.node import library_of_value
+from mixad.tape.tracer import primal_value
 
 __all__ = ["TORCH_MOVES"]
 
@@ -40,20 +40,20 @@ Axis = int | Sequence[int] | None
 
 def _gather_elements(x: Any, axis: int, index: Any) -> Any:
     """Return, for each index, the element there along an axis, at the same place along others."""
-    return gather(x, positions_of(x).gather(axis, plain(index)))
+    return gather(x, positions_of(x).gather(axis, primal_value(index)))
 
 
 def _take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
-    return gather(x, positions_of(x).take_along_dim(plain(indices), axis))
+    return gather(x, positions_of(x).take_along_dim(primal_value(indices), axis))
 
 
 def _scatter_add(x: Any, axis: int, index: Any, src: Any) -> Any:
     part = getitem(src, tuple(slice(n) for n in index.shape))
-    return _add_at(x, positions_of(x).gather(axis, plain(index)), part)
+    return _add_at(x, positions_of(x).gather(axis, primal_value(index)), part)
 
 
 def _index_add(x: Any, axis: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
-    at = positions_of(x).index_select(axis, plain(index))
+    at = positions_of(x).index_select(axis, primal_value(index))
     return _add_at(x, at, elementwise("mul", source, alpha))
 
 
@@ -69,12 +69,14 @@ def _replace_elements(write: Callable[..., Any], x: Any, values: Any, *places: A
     """
     shape = tuple(values.shape) if hasattr(values, "shape") else ()
     if not hasattr(values, "shape"):
-        values = library_beside(x).xp.full((1,), values, dtype=x.dtype, device=x.device)
+        values = library_of_value(x).xp.full((1,), values, dtype=x.dtype, device=x.device)
     x, values = of_one_type(write.__name__, (x, values))
     here = positions_of(x)
     there = positions_of(values) + here.numel()
     both = concat([reshape(x, -1), reshape(values, -1)])
-    return gather(both, write(here, *map(plain, places), there if shape else there.reshape(())))
+    return gather(
+        both, write(here, *map(primal_value, places), there if shape else there.reshape(()))
+    )
 
 
 def _scatter(x: Any, axis: int, index: Any, src: Any) -> Any:
@@ -93,7 +95,7 @@ def _cat(arrays: Sequence[Any], axis: int = 0) -> Any:
 
 
 def _index_select(x: Any, axis: int, index: Any) -> Any:
-    return gather(x, positions_of(x).index_select(axis, plain(index)))
+    return gather(x, positions_of(x).index_select(axis, primal_value(index)))
 
 
 def _index_copy(x: Any, axis: int, index: Any, source: Any) -> Any:
@@ -112,20 +114,20 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 
 def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
     value = value if not hasattr(value, "shape") else astype(value, x.dtype, copy=False)
-    return where(plain(mask), value, x)
+    return where(primal_value(mask), value, x)
 
 
 def _index_fill(x: Any, axis: int, index: Any, value: Any) -> Any:
-    nowhere = library_beside(x).xp.zeros(tuple(x.shape), dtype=bool, device=x.device)
+    nowhere = library_of_value(x).xp.zeros(tuple(x.shape), dtype=bool, device=x.device)
     return _masked_fill(x, nowhere.index_fill(axis, index, True), value)
 
 
 def _masked_select(x: Any, mask: Any) -> Any:
-    return gather(x, positions_of(x).masked_select(plain(mask)))
+    return gather(x, positions_of(x).masked_select(primal_value(mask)))
 
 
 def _take(x: Any, index: Any) -> Any:
-    return gather(x, positions_of(x).take(plain(index)))
+    return gather(x, positions_of(x).take(primal_value(index)))
 
 
 @gives_views
@@ -237,7 +239,7 @@ def _diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     return where(places != 0, gather(x, (places - 1).clamp(min=0)), 0.0)
 
 
-TORCH_MOVES: Mapping[str, SpelledFunction] = {
+TORCH_MOVES: Mapping[str, BoundFunction] = {
     "diag_embed": function_of(_diag_embed, "input offset dim1 dim2"),
     "gather": function_of(_gather_elements, "input dim index * sparse_grad"),
     "scatter": function_of(_scatter, "input dim index src * value=src reduce"),
@@ -279,7 +281,7 @@ TORCH_MOVES: Mapping[str, SpelledFunction] = {
     "flipud": function_of(flipud, "input"),
     "rot90": function_of(rot90, "input k dims=axes"),
     "diag": function_of(diag, "input diagonal=k"),
-    "meshgrid": SpelledFunction(_meshgrid, ()),
-    "broadcast_tensors": SpelledFunction(_broadcast_tensors, ()),
-    **{f"atleast_{n}d": SpelledFunction(_at_least(n), ()) for n in (1, 2, 3)},
+    "meshgrid": BoundFunction(_meshgrid, ()),
+    "broadcast_tensors": BoundFunction(_broadcast_tensors, ()),
+    **{f"atleast_{n}d": BoundFunction(_at_least(n), ()) for n in (1, 2, 3)},
 }
