@@ -19,8 +19,8 @@ from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
 from mixad.tape.fusion import FusedProgram
+from mixad.tape.save_partials import cheaper_plan
 from mixad.tape.states import SMALL
-from mixad.tape.storing import cheaper_plan
 
 __all__ = ["Explanation", "explain_call"]
 

@@ -23,8 +23,8 @@ from mixad.scalar.ir import Program
 from mixad.scalar.math import expand
 from mixad.scalar.simplify import read_params
 from mixad.scalar.types import ScalarType
-from mixad.tape.forward_plan import ForwardPlan, plan_contraction, plan_forward
 from mixad.tape.kernel_call import kernel_values
+from mixad.tape.partials_plan import PartialsPlan, plan_contraction, plan_forward
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 
 __all__ = ["LaunchPlan", "PlannedKernel", "planned_call"]
@@ -146,7 +146,7 @@ class _Call:
     ) -> LaunchPlan:
         return LaunchPlan(tuple(kernels), strategy, chunks, zeros, library_of(self.like).name)
 
-    def chunks(self, dual: ForwardPlan) -> tuple[int, ...]:
+    def chunks(self, dual: PartialsPlan) -> tuple[int, ...]:
         """Return the number of partials of each pass; passes without any are left out."""
         active = {i for row in dual.partials for i in row}
         slots = even_chunks(len(self.wrt), self.options.chunk or MAX_PARTIALS)

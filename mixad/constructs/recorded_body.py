@@ -19,7 +19,7 @@ from mixad.errors import TracerError
 from mixad.namespace.array import ArrayTracer
 from mixad.namespace.unknown_array import IndexedArrayError, UnknownArray
 from mixad.tape.body import Body, are_made_alike, came_into
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.node import Result
 from mixad.tape.registers import array_like, have_same_bits
 from mixad.tape.states import State, initial_state
@@ -136,7 +136,7 @@ def _record(
         others = list(map(_captured, list(came.values())[len(every) :]))
         strand.end()
     every = [*wholes, *others]
-    marks = [None if isinstance(v, Tracer) else Held(v, "sample").mark for v in every]
+    marks = [None if isinstance(v, Tracer) else GuardedArray(v, "sample").mark for v in every]
     return RecordedBody(body, every, structure, is_constant, logged, marks)
 
 
@@ -166,7 +166,7 @@ def _returned(leaf: Any, name: str) -> Any:
 
 
 def _captured(value: Any) -> Any:
-    return value.array if type(value) is Held else value
+    return value.array if type(value) is GuardedArray else value
 
 
 def _are_same(one: Any, other: Any, mark: Any, other_mark: Any) -> bool:

@@ -186,9 +186,8 @@ def _line_at(x: Any, points: Any, values: Any) -> Any:
     above = xp.clip(at + 1, 0, points.shape[0] - 1)
     start, base = getitem(points, at), getitem(values, at)
     length = elementwise("sub", getitem(points, above), start)
-    length = where(
-        primal_value(length) == 0, 1.0, length
-    )  # outside of the points: nothing reads it
+    # Outside of the points it is 0: nothing reads the quotient.
+    length = where(primal_value(length) == 0, 1.0, length)
     slope = elementwise("div", elementwise("sub", getitem(values, above), base), length)
     return elementwise("add", elementwise("mul", slope, elementwise("sub", x, start)), base)
 

@@ -126,9 +126,8 @@ def cov(
     elif ddof:
         squares = total(elementwise("mul", factors, weights))
         rest = elementwise("sub", rest, elementwise("div", elementwise("mul", squares, ddof), rest))
-    rest = where(
-        primal_value(rest) <= 0, 0.0, rest
-    )  # then the quotients are inf or nan, as NumPy's are
+    # Where it is negative the quotients are inf or nan, as NumPy's are.
+    rest = where(primal_value(rest) <= 0, 0.0, rest)
     distances = elementwise("sub", x, reshape(center, (-1, 1)))
     others = distances if factors is None else elementwise("mul", distances, factors)
     found = matmul(distances, conj(matrix_transpose(others)))

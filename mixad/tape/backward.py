@@ -28,7 +28,7 @@ from mixad.tape.fusion import value_of
 from mixad.tape.gradient_plan import MADE, contraction_of
 from mixad.tape.graph import TraceGraph
 from mixad.tape.journal import Register
-from mixad.tape.making import Run
+from mixad.tape.materialize import Run
 from mixad.tape.node import InputNode, RuleNode, added
 from mixad.tape.planner import Planner
 from mixad.tape.trace import Trace

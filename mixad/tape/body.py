@@ -31,7 +31,7 @@ Steps: TypeAlias = Iterable[tuple[Any, Operation, Sequence[Any]]]
 
 
 def came_into(strand: Strand) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Return by slot what came into a recording: `Held` arrays and traced values; and numbers."""
+    """Return by slot what came into a recording: guarded arrays and traced values; and numbers."""
     values = enumerate(strand.values)
     came = {slot: v for slot, v in values if type(v) is not State and v is not LINK}
     numbers = {slot: v for slot, v in came.items() if type(v) in NUMBERS}

@@ -13,7 +13,7 @@ from mixad.backends.arrays import NUMPY, Array, Library, library_of
 from mixad.config import CheckMode
 from mixad.scalar.dtypes import element_type_of
 from mixad.scalar.types import ScalarType
-from mixad.tape.held import Held, Reader
+from mixad.tape.guard import GuardedArray, Reader
 
 __all__ = ["Cell", "Kind", "kind_of", "makes_pending"]
 
@@ -69,7 +69,7 @@ class Cell:
         self.output = output  # which output of `pending` it is
         self._check: CheckMode = "off"
         self._array: Array = None
-        self._seen: Held | None = None  # the array with its mark, once others can change it
+        self._seen: GuardedArray | None = None  # the array with its mark, once others can change it
 
     @classmethod
     def of(
@@ -82,11 +82,11 @@ class Cell:
             library = library_of(array)  # first: what is more than an array is refused as that
             kind, shape = kind_of(element_type_of(array.dtype), library, weak), tuple(array.shape)
         cell = cls(shape, kind, getattr(array, "device", None))
-        cell._seen = Held(array, check, reader)
+        cell._seen = GuardedArray(array, check, reader)
         return cell
 
     @classmethod
-    def of_held(cls, held: Held, shape: tuple[int, ...], kind: Kind, device: Any) -> Cell:
+    def of_held(cls, held: GuardedArray, shape: tuple[int, ...], kind: Kind, device: Any) -> Cell:
         """Return the cell of an array that is watched already, of the shape that it had then."""
         cell = cls(shape, kind, device)
         cell._seen = held
@@ -116,7 +116,7 @@ class Cell:
     def array(self) -> Array:
         """The array, for others to see; it is made first if it is pending."""
         if self._seen is None:
-            self._seen = Held(self.value, self._check)
+            self._seen = GuardedArray(self.value, self._check)
         return self._seen.array
 
     @property

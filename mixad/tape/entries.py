@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
-from mixad.tape.forward_plan import ForwardPlan
 from mixad.tape.gradient_plan import GradientPlan
 from mixad.tape.journal import Register
 from mixad.tape.node import Rule
+from mixad.tape.partials_plan import PartialsPlan
 from mixad.tape.registers import StridedView
 from mixad.tape.values_rule import ValuesRule
 
@@ -196,7 +196,7 @@ class PulledCall(NamedTuple):
 class Contracted(NamedTuple):
     """Stored partials, multiplied by the cotangents of some outputs of the broadcast."""
 
-    plan: ForwardPlan
+    plan: PartialsPlan
     residuals: tuple[Register | None, ...]
     shapes: tuple[Shape, ...]
     outputs: tuple[int, ...]

@@ -17,7 +17,7 @@ from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program, Var
 from mixad.scalar.simplify import read_params, without_dead_code
 from mixad.tape.cell import Cell
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.kernel_call import KernelCall
 
 __all__ = ["LONGEST", "NOTHING", "FusedProgram", "common_options", "fits", "fused_program",
@@ -62,7 +62,7 @@ def internal(member: int, result: int) -> int:
 
 def value_of(source: Any) -> Any:
     """Return a leaf as kernels take it; a pending one is made."""
-    return source.value if type(source) is Cell or type(source) is Held else source
+    return source.value if type(source) is Cell or type(source) is GuardedArray else source
 
 
 NOTHING = FusedProgram(Builder("nothing").finish([]))

@@ -12,17 +12,17 @@ from mixad.kernel.options import KernelOptions, Mode
 from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.ir import Const, Program
 from mixad.tape.broadcasting import broadcast_to
-from mixad.tape.forward_plan import ForwardPlan, plan_contraction
 from mixad.tape.fusion import FusedProgram
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.kernel_node import record
+from mixad.tape.partials_plan import PartialsPlan, plan_contraction
 from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Tracer
 
 __all__ = [
     "MADE",
-    "Asked",
     "GradientPlan",
+    "GradientRequest",
     "contraction_of",
     "in_shape",
     "plan_gradients",
@@ -76,7 +76,7 @@ def in_shape(call: KernelCall, kept: list[Any], shape: Shape) -> list[Any]:
     return [*kept[:at], broadcast_to(kept[at], shape), *kept[at + 1 :]]
 
 
-class Asked(NamedTuple):
+class GradientRequest(NamedTuple):
     """What is wanted of a fused program.
 
     `primals` are results that are wanted too, with the shapes that they are summed to. For each of
@@ -93,7 +93,7 @@ class Asked(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
+def plan_gradients(fused: FusedProgram, asked: GradientRequest) -> GradientPlan:
     """Return how gradients, and some results on the way, are computed.
 
     Equal arguments give the same object.
@@ -101,7 +101,7 @@ def plan_gradients(fused: FusedProgram, asked: Asked) -> GradientPlan:
     return plan_of_pullback(fused.program, pulled(fused, asked), asked.primals, asked.shapes)
 
 
-def pulled(fused: FusedProgram, asked: Asked) -> PullbackPlan:
+def pulled(fused: FusedProgram, asked: GradientRequest) -> PullbackPlan:
     """Return the programs of `plan_gradients`, whatever the shapes are."""
     with_primals = bool(asked.primals)
     given = (fused, asked.wrt, asked.cotangents, asked.mode)
@@ -197,7 +197,7 @@ def _cotangent(program: Program, pullback: PullbackPlan, at: int, result: int) -
 
 
 def contraction_of(
-    plan: ForwardPlan,
+    plan: PartialsPlan,
     wrt: tuple[int, ...],
     cotangents: tuple[int, ...],
     shapes: Sequence[Shape],
@@ -214,7 +214,7 @@ def contraction_of(
 
 @lru_cache(maxsize=1024)
 def _contraction(
-    plan: ForwardPlan,
+    plan: PartialsPlan,
     wrt: tuple[int, ...],
     cotangents: tuple[int, ...],
     shapes: tuple[Shape | None, ...],

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from mixad.kernel.spec import OutputRequest
 from mixad.tape.cell import Cell
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.journal import (
     CallEquation,
     Equation,
@@ -23,7 +23,7 @@ from mixad.tape.journal import (
 from mixad.tape.kernel_call import Shape
 from mixad.tape.kernel_node import KernelNode, Partials
 from mixad.tape.node import InputNode, RuleNode, Shaped, Waiting
-from mixad.tape.planner import StoredPartials
+from mixad.tape.planner import SavedPartials
 from mixad.tape.trace import Trace
 from mixad.tape.tracer import Level, Origin, Tracer
 from mixad.tape.writing import WriteNode
@@ -48,7 +48,7 @@ class Graph:
         self.made: set[Register] = set()
         self.held: set[Register] = set()
         self.uses: dict[int, int] = {}
-        self.stored: dict[int, StoredPartials] = {}
+        self.stored: dict[int, SavedPartials] = {}
         self.partials: dict[Register, Any] = {}
         self.nodes: dict[Register, tuple[Any, int]] = {}
         self.places: dict[tuple[Register, Hashable], Place] = {}
@@ -125,7 +125,7 @@ class Graph:
                 self.made.add(register)
                 self.partials[register] = array
         kinds = zip(equation.shapes, equation.call.kinds, strict=True)
-        self.stored[id(equation)] = StoredPartials(
+        self.stored[id(equation)] = SavedPartials(
             partials.plan,
             tuple(residuals),
             equation.arguments,
@@ -164,7 +164,7 @@ class Graph:
             register = self._register(id(parent.node), parent.output)
         elif type(source) is Cell:
             register = self._register(id(source))
-        elif type(source) is Held:
+        elif type(source) is GuardedArray:
             register = self._register(source.identity)
         else:
             register = self._register("number", len(self._registers))
@@ -367,7 +367,11 @@ def _shape_of(source: Any, kind: str) -> Shape:
         request = node.outputs[source.output]
         shape: Shape = node.shape if request.shape is None else request.shape
         return shape
-    return source.shape if kind != "uniform" and isinstance(source, (Cell, Held, Shaped)) else ()
+    return (
+        source.shape
+        if kind != "uniform" and isinstance(source, (Cell, GuardedArray, Shaped))
+        else ()
+    )
 
 
 _NO_LEVELS: frozenset[Level] = frozenset()

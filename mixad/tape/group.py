@@ -7,10 +7,10 @@ from mixad.scalar.ir import Load, walk_statements
 from mixad.tape.fusion import common_options, fits
 from mixad.tape.journal import KernelEquation, Register
 
-__all__ = ["Group"]
+__all__ = ["FusionGroup"]
 
 
-class Group:
+class FusionGroup:
     """Kernels over one shape that are pulled back together, each before those that it reads.
 
     `members` are empty once they have been pulled back, or taken by the group `taker`.
@@ -28,17 +28,17 @@ class Group:
         self.active = {(register, 0) for register, carries in pairs if carries}
         self.indexed = _indexed(equation)
         self.active |= self.indexed  # each read is an input
-        self.taker: Group | None = None
+        self.taker: FusionGroup | None = None
 
     @property
-    def whole(self) -> Group:
+    def whole(self) -> FusionGroup:
         """The group that has taken it, itself if none has."""
         group = self
         while group.taker is not None:
             group = group.taker
         return group
 
-    def take(self, other: Group) -> bool:
+    def take(self, other: FusionGroup) -> bool:
         """Let the members of another group join if they fit; tell whether they did.
 
         More active inputs than one dual chunk holds would need a second pass, unless there is no

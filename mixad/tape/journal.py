@@ -20,7 +20,7 @@ from mixad.kernel.options import KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.loop_results import ComparisonOnlyResult
 from mixad.tape.cell import Cell
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.node import Rule, Shaped
 from mixad.tape.operations import results_of
@@ -150,7 +150,9 @@ def _told(array: Any) -> Hashable:
 
 def _reads_numbers(node: KernelNode) -> bool:
     """Whether arguments of a node are numbers: only their position identifies these."""
-    return not all(isinstance(argument, (Origin, Cell, Held)) for argument in node.arguments)
+    return not all(
+        isinstance(argument, (Origin, Cell, GuardedArray)) for argument in node.arguments
+    )
 
 
 class _UnknownSourceError(Exception):
@@ -286,7 +288,7 @@ class Journal:
             own = slots if is_direct else None
             self._links[id(each)] = _Link(weakref.ref(each), own, self.is_static, slots is None)
             for argument in each.arguments if self._numbers else ():
-                array = argument.array if type(argument) is Held else argument
+                array = argument.array if type(argument) is GuardedArray else argument
                 if self._is_number(array):
                     self.constant(array)
 
@@ -376,7 +378,7 @@ class Journal:
         slots, is_static, is_call = None, self.is_static, self._is_call  # of what is recorded now
         if self.is_linked(node):
             _, slots, is_static, is_call = self._links[id(node)]
-        if type(source) is Held:
+        if type(source) is GuardedArray:
             return self.array(source.array, is_static=is_static)
         if slots is not None:
             return slots[index]
@@ -423,7 +425,7 @@ class Journal:
                 request = producer.outputs[source.output]
                 shapes.append(producer.shape if request.shape is None else request.shape)
             else:
-                is_shaped = kind != "uniform" and isinstance(source, (Cell, Held))
+                is_shaped = kind != "uniform" and isinstance(source, (Cell, GuardedArray))
                 shapes.append(source.shape if is_shaped else ())
         arguments = tuple([self._source(node, index) for index in range(len(given))])
         origins = zip(node.parents, arguments, strict=True)

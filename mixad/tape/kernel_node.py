@@ -1,8 +1,8 @@
 """The kernel node: a program at every element of broadcast arrays, recorded, not yet run.
 
 A node knows what to compute and from what. Its results are made when someone asks for one, in
-one kernel with pending nodes that it can be fused with (`mixad.tape.making`), or in the backward
-pass together with the gradients (`mixad.tape.backward`). It holds its results weakly: what
+one kernel with pending nodes that it can be fused with (`mixad.tape.materialize`), or in the
+backward pass together with the gradients (`mixad.tape.backward`). It holds its results weakly: what
 nobody holds any more is not computed, or not stored.
 """
 
@@ -20,10 +20,10 @@ from mixad.kernel.options import DEFAULT_OPTIONS, KernelOptions
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.types import F64
 from mixad.tape.cell import Cell
-from mixad.tape.forward_plan import ForwardPlan
 from mixad.tape.fusion import value_of
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.node import Result, Rule, Shaped, apply_rule, common_library, lazily
+from mixad.tape.partials_plan import PartialsPlan
 from mixad.tape.tracer import (
     Level,
     Origin,
@@ -47,7 +47,7 @@ class Argument(NamedTuple):
 
     @property
     def source(self) -> Any:
-        """A cell, a `Held` array or a number."""
+        """A cell, a guarded array or a number."""
         if type(self.held) is not Origin:
             return self.held
         producer: KernelNode = self.held.node  # type: ignore[assignment]  # it was pending
@@ -76,7 +76,7 @@ class Partials(NamedTuple):
     `arrays` are what the passes of the plan store, perhaps watched; None for what is no partial.
     """
 
-    plan: ForwardPlan
+    plan: PartialsPlan
     arrays: Sequence[Any]
 
 
@@ -124,7 +124,7 @@ class KernelNode:
         options: KernelOptions,
     ) -> None:
         self.call = call  # of one pass
-        # By param: `Origin` if it was pending, cell, `Held` or number; `Shaped` once it is over.
+        # By param: `Origin` if it was pending, cell, guarded array or number; `Shaped` once over.
         self.arguments = arguments
         self.parents = parents  # where the arguments came from; None if not traced
         self.shape = shape  # the broadcast shape
@@ -177,7 +177,7 @@ class KernelNode:
         return Argument(self.arguments[index], self.parents[index], self.tracer_type)
 
     def source(self, index: int) -> Any:
-        """Return an argument: a cell, a `Held` array or a number."""
+        """Return an argument: a cell, a guarded array or a number."""
         return self.argument(index).source
 
     def traced_outside(self, index: int, level: Level) -> Tracer | None:

@@ -231,7 +231,7 @@ class RuleNode:
         result: Result,
     ) -> None:
         self.rule = rule
-        self.arguments = arguments  # tracers and `Held` arrays, a `Shaped` for what is not read
+        self.arguments = arguments  # tracers and guarded arrays, a `Shaped` for what is not read
         self.static = static  # the rule's keyword arguments
         self.parents = parents  # where the arguments came from
         self.results = (result,)

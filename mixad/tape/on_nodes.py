@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.memory import share, stand_for
 from mixad.tape.operations import LINK, Operation, results_of
 from mixad.tape.tracer import Tracer
@@ -52,7 +52,7 @@ def _came_in(strand: Strand, slot: int, done: Sequence[Any]) -> Any:
     value = strand.values[slot]
     if value is LINK:
         return done[strand.sources[slot]]
-    return value.array if type(value) is Held else value
+    return value.array if type(value) is GuardedArray else value
 
 
 def _computed(operation: Operation, operands: Sequence[int], done: Sequence[Any]) -> list[Any]:

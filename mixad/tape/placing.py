@@ -26,7 +26,14 @@ from mixad.kernel.spec import OutputRequest, Part
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program, Var, While, walk_statements
 from mixad.tape.fusion import FusedProgram
-from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, in_shape, plan_gradients, pulled
+from mixad.tape.gradient_plan import (
+    MADE,
+    GradientPlan,
+    GradientRequest,
+    in_shape,
+    plan_gradients,
+    pulled,
+)
 from mixad.tape.kernel_call import KernelCall, Shape, kernel_values
 
 __all__ = ["PaddedSum", "ShiftedSum", "is_placeable", "move_shifted", "placed_in_one",
@@ -129,10 +136,10 @@ def is_placeable(part: Part, shape: Shape) -> bool:
 def move_shifted(
     fused: FusedProgram,
     shapes: Sequence[Shape],
-    asked: Asked,
+    asked: GradientRequest,
     wholes: Mapping[Any, Mapping[int, Part]],
     shape: Shape,
-) -> tuple[Asked, list[ShiftedSum]]:
+) -> tuple[GradientRequest, list[ShiftedSum]]:
     """Return what is wanted of the kernel, and what kernels of their own add up.
 
     `shapes` are those of the leaves, `wholes` has the parts that they are, by value.
@@ -170,7 +177,9 @@ def placed_parts(
             yield PaddedSum(target, tuple(found))
 
 
-def placed_in_one(fused: FusedProgram, asked: Asked, parts: Mapping[int, Part]) -> Asked:
+def placed_in_one(
+    fused: FusedProgram, asked: GradientRequest, parts: Mapping[int, Part]
+) -> GradientRequest:
     """Return what is wanted, with the first part of a value that is not zero placed in its whole.
 
     `parts` has the whole and the box of each leaf that is a part.
@@ -186,7 +195,7 @@ def placed_in_one(fused: FusedProgram, asked: Asked, parts: Mapping[int, Part]) 
 
 def shifted(
     fused: FusedProgram,
-    asked: Asked,
+    asked: GradientRequest,
     parts: Mapping[int, Part],
     target: Any,
     shape: Shape,
@@ -225,7 +234,7 @@ def shifted(
 
 
 def _pays(
-    fused: FusedProgram, asked: Asked, wrt: Sequence[int], program: Program, arrays: int
+    fused: FusedProgram, asked: GradientRequest, wrt: Sequence[int], program: Program, arrays: int
 ) -> bool:
     """Whether computing once for each part costs less than storing and adding parts.
 
@@ -241,7 +250,7 @@ def _pays(
     return more < _PASS * passes * program.outputs[0].type.itemsize / 4
 
 
-def _cost(fused: FusedProgram, asked: Asked) -> int:
+def _cost(fused: FusedProgram, asked: GradientRequest) -> int:
     return sum(block_cost(p.body) for p in pulled(fused, asked).passes)
 
 
@@ -282,7 +291,7 @@ def _sum_of_shifted(
     names: dict[tuple[int, int | None], Var] = {}
     total: Atom | None = None
     for k, leaf in enumerate(wrt):
-        pullback = pulled(fused, Asked((leaf,), cotangents, (), (None,), mode))
+        pullback = pulled(fused, GradientRequest((leaf,), cotangents, (), (None,), mode))
         own: dict[Var, Atom] = {}
         for param, index in zip(pullback.passes[0].params, pullback.kept, strict=True):
             read = (index, None if alike[index] or param.kind != "lane" else k)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixad.backends.autocast import in_given_types
 from mixad.scalar.loop_results import ComparisonOnlyResult
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.native_steps import Native
 from mixad.tape.plan_steps import Maker, Step
 from mixad.tape.registers import came_in
@@ -108,7 +108,7 @@ class Plan:
         registers = registers[:]
         for slot in self.slots:
             value = slots[slot]
-            if type(value) is Held:
+            if type(value) is GuardedArray:
                 value = value.array
             kind = type(value)
             registers[slot] = value if kind is _ndarray or kind is float else came_in(value)

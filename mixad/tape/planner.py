@@ -31,7 +31,6 @@ from mixad.tape.entries import (
     Stores,
     Viewed,
 )
-from mixad.tape.forward_plan import ForwardPlan
 from mixad.tape.fusion import (
     NOTHING,
     FusedProgram,
@@ -40,8 +39,14 @@ from mixad.tape.fusion import (
     fused_program,
     internal,
 )
-from mixad.tape.gradient_plan import MADE, Asked, GradientPlan, contraction_of, plan_gradients
-from mixad.tape.group import Group
+from mixad.tape.gradient_plan import (
+    MADE,
+    GradientPlan,
+    GradientRequest,
+    contraction_of,
+    plan_gradients,
+)
+from mixad.tape.group import FusionGroup
 from mixad.tape.journal import (
     CallEquation,
     Equation,
@@ -53,10 +58,11 @@ from mixad.tape.journal import (
 )
 from mixad.tape.kernel_call import KernelCall, Shape
 from mixad.tape.node import Rule
+from mixad.tape.partials_plan import PartialsPlan
 from mixad.tape.placing import is_placeable, move_shifted, placed_parts
-from mixad.tape.storing import asked_for, cheaper_plan
+from mixad.tape.save_partials import asked_for, cheaper_plan
 
-__all__ = ["Fusion", "NotPlannedError", "Planner", "StoredPartials"]
+__all__ = ["Fusion", "NotPlannedError", "Planner", "SavedPartials"]
 
 _MAX_TOGETHER = 63
 """Values that are looked at to be made together with another one."""
@@ -101,13 +107,13 @@ class Fusion(NamedTuple):
         return tuple([i for i, carries in enumerate(self.carries) if carries])
 
 
-class StoredPartials(NamedTuple):
+class SavedPartials(NamedTuple):
     """Partials that were made with results, by a kernel of which these are the arguments.
 
     `residuals` are the arguments, then what the passes store; None for what is no partial.
     """
 
-    plan: ForwardPlan
+    plan: PartialsPlan
     residuals: tuple[Register | None, ...]
     arguments: Sequence[Register]
     carries: Sequence[Hashable]
@@ -147,7 +153,7 @@ class Planner:
         self.awaited: set[Register] = set()  # what results wait for that a group leaves to others
         self._uses: Counter[int] = Counter()
         self._inside: dict[int, list[bool]] = {}
-        self._stored: dict[int, StoredPartials] = {}
+        self._stored: dict[int, SavedPartials] = {}
         self._knows_asked = False  # whether partials that are asked for are made as they are met
         self._now = 0
         for equation in self._equations:
@@ -193,7 +199,7 @@ class Planner:
         made: Iterable[Register],
         held: Iterable[Register],
         uses: Mapping[int, int],
-        stored: Mapping[int, StoredPartials],
+        stored: Mapping[int, SavedPartials],
     ) -> None:
         """Note what has been done of the equations, which are nodes.
 
@@ -236,7 +242,7 @@ class Planner:
         return self._kept
 
     @property
-    def stored(self) -> list[StoredPartials]:
+    def stored(self) -> list[SavedPartials]:
         """The partials that are made with results."""
         return list(self._stored.values())
 
@@ -509,7 +515,7 @@ class Planner:
         for at, found in self._makers_of(members, wanted).items():
             places = [((at, request.result), r) for request, r in found]
             outputs = {r: wanted.index(place) for place, r in places if place in wanted}
-            self._stored[id(members[at])] = StoredPartials(
+            self._stored[id(members[at])] = SavedPartials(
                 plan, residuals, fusion.registers, fusion.carries, fusion.shapes, outputs
             )
         arguments = tuple(fusion.registers)
@@ -659,7 +665,7 @@ class Planner:
         """Whether an equation is pulled back in a group."""
         return type(equation) is KernelEquation and id(equation) not in self._stored
 
-    def takes(self, group: Group, other: Group) -> bool:
+    def takes(self, group: FusionGroup, other: FusionGroup) -> bool:
         """Let a group take another one, if that is possible."""
         return self._fuses and group.take(other)
 
@@ -722,7 +728,11 @@ class Planner:
         return [r for i, (kind, _) in pairs if kind != "zero" and (r := targets[i]) is not None]
 
     def pull_group(
-        self, group: Group, found: Mapping[Register, None], part_of: _PartOf, unit: Register | None
+        self,
+        group: FusionGroup,
+        found: Mapping[Register, None],
+        part_of: _PartOf,
+        unit: Register | None,
     ) -> list[Register]:
         """Pull back a group with a cotangent; return the values that have got cotangents."""
         members = group.members[::-1]
@@ -788,11 +798,11 @@ class Planner:
 
     def _asked(
         self,
-        group: Group,
+        group: FusionGroup,
         members: Sequence[KernelEquation],
         given: Sequence[tuple[int, Register, int]],
         live: _Live,
-    ) -> tuple[Fusion, Asked]:
+    ) -> tuple[Fusion, GradientRequest]:
         """Return the members' programs as one, and what is wanted of it.
 
         That is the gradient of each leaf that carries the level, in the leaf's shape.
@@ -811,7 +821,7 @@ class Planner:
             for i in fusion.wrt
         ]
         primals = zip(held, live, strict=True)
-        return fusion, Asked(
+        return fusion, GradientRequest(
             fusion.wrt,
             tuple(map(results.index, seeds)),
             tuple([(results.index(place), request.shape) for place, (_, _, request) in primals]),
@@ -821,9 +831,9 @@ class Planner:
 
     def _wholes(
         self,
-        group: Group,
+        group: FusionGroup,
         fusion: Fusion,
-        asked: Asked,
+        asked: GradientRequest,
         part_of: _PartOf,
         found: Mapping[Register, None],
     ) -> dict[Register, dict[int, Part]]:
@@ -840,7 +850,9 @@ class Planner:
             whole: parts for whole, parts in wholes.items() if len(parts) > 1 or whole not in found
         }
 
-    def _plan_and_waiting(self, fusion: Fusion, asked: Asked) -> tuple[GradientPlan, Sequence[int]]:
+    def _plan_and_waiting(
+        self, fusion: Fusion, asked: GradientRequest
+    ) -> tuple[GradientPlan, Sequence[int]]:
         """Return the kernel of the gradients, and the leaves that the results it leaves out wait
         for.
 
@@ -926,7 +938,7 @@ class _Members:
 class _Reader(NamedTuple):
     """A group, and a value that it reads: computed inside, or from memory."""
 
-    group: Group
+    group: FusionGroup
     register: Register
     is_inside: bool
 
@@ -941,7 +953,7 @@ class _Walk:
         self._waiting: Counter[int] = Counter()
         self._kernels: list[KernelEquation] = []  # ready, may join a group
         self._others: list[Equation] = []  # ready, but need what groups give
-        self._groups: dict[Group, None] = {}  # open, in the order of their beginning
+        self._groups: dict[FusionGroup, None] = {}  # open, in the order of their beginning
         self._readers: dict[Equation | Register, list[_Reader]] = {}  # by what is read
         self._reach(seeds)
         for seed in seeds:
@@ -989,7 +1001,7 @@ class _Walk:
 
     def _join(self, equation: KernelEquation) -> None:
         """Let a kernel join the groups that read it, or one that reads what it reads."""
-        readers, own = self._readers_of(equation), Group(equation)
+        readers, own = self._readers_of(equation), FusionGroup(equation)
         edges = self._planner.edges(equation)
         active = [register for register in edges if register is not None]
         group = self._joined(own, readers, active)
@@ -1007,10 +1019,10 @@ class _Walk:
 
     def _joined(
         self,
-        own: Group,
+        own: FusionGroup,
         readers: Sequence[_Reader],
         active: Sequence[Register],
-    ) -> Group | None:
+    ) -> FusionGroup | None:
         """Return the open group that a kernel has joined; None if there is none.
 
         Groups that read it become one: open ones do not wait for each other.
@@ -1040,7 +1052,7 @@ class _Walk:
         found = [reader._replace(group=reader.group.whole) for reader in readers]
         return [reader for reader in found if reader.group.members]
 
-    def _last_reader(self, register: Register) -> Group | None:
+    def _last_reader(self, register: Register) -> FusionGroup | None:
         """Return the open group that was the last to read a value; None if there is none."""
         readers = self._readers.get(self._planner.maker(register) or register)
         while readers:
@@ -1072,7 +1084,7 @@ class _Walk:
                 self._cotangents.pop(register, None)
         self._cotangents.update(dict.fromkeys(registers))
 
-    def _close(self, group: Group) -> None:
+    def _close(self, group: FusionGroup) -> None:
         """Pull a group back, if that has not been done."""
         if group.members:
             del self._groups[group]
@@ -1081,7 +1093,7 @@ class _Walk:
             self._give(found, *group.members)
             group.members = []
 
-    def _part(self, group: Group, register: Register) -> tuple[Register, Part] | None:
+    def _part(self, group: FusionGroup, register: Register) -> tuple[Register, Part] | None:
         """Return what a value is a part of, and which, if one group alone gives its cotangent."""
         equation = self._planner.maker(register)
         if type(equation) is not RuleEquation or type(equation.rule) is not Rule:

@@ -18,7 +18,7 @@ from mixad.backends.arrays import (
     library_of,
     strides_of,
 )
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 
 if TYPE_CHECKING:
     from mixad.tape.cell import Kind
@@ -159,7 +159,7 @@ def bits_of(array: Any) -> bytes:
 
 def came_in(value: Any) -> Any:
     """Return what came in as plans take it; TracerError if it is an array that has changed."""
-    if type(value) is Held:
+    if type(value) is GuardedArray:
         value = value.array
     kind = type(value)
     return value if kind is np.ndarray or kind is float else as_array(as_register(value))

@@ -10,7 +10,7 @@ import numpy as np
 from mixad.backends.arrays import is_array
 from mixad.backends.autocast import in_given_types
 from mixad.tape.cell import Cell
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.journal import Journal, Noted
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
@@ -120,7 +120,7 @@ class Replay:
         assert known.kind is not None
         array = self._value(slot)
         device = getattr(array, "device", None)
-        cell = Cell.of_held(Held(array, "off"), known.shape, known.kind, device)
+        cell = Cell.of_held(GuardedArray(array, "off"), known.shape, known.kind, device)
         tracer: Tracer = self._strand.kind(
             cell, Origin(InputNode(self.level, None), 0, self._alone)
         )

@@ -20,7 +20,7 @@ from numpy.lib.array_utils import byte_bounds
 from mixad.backends.arrays import as_array, describe_array, device_key, library_of
 from mixad.tape.cell import Kind
 from mixad.tape.cotangents import Cotangent, together
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.operations import LINK, Segment
 from mixad.tape.registers import (
     came_in,
@@ -193,7 +193,7 @@ class Run:
         """
         strand, values = self._strand, self.values
         for slot, value in enumerate(strand.values):
-            if type(value) is Held:
+            if type(value) is GuardedArray:
                 found = _copied(values[slot])
                 if found is None:
                     return False
@@ -322,7 +322,7 @@ class Run:
         """Return an array or a number that a segment reads; arrays have been compared."""
         strand = self._strand
         value = strand.values[strand.sources.get(slot, slot)]
-        if strand.is_traced(slot) or type(value) is Held:
+        if strand.is_traced(slot) or type(value) is GuardedArray:
             return of_register(strand.library, self.values[slot])
         return strand.arrived(slot)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mixad.tape.cell import Kind
-from mixad.tape.held import Reader
+from mixad.tape.guard import Reader
 from mixad.tape.memory import Base
 from mixad.tape.operations import FURTHER, Given, Operation
 

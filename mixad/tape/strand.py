@@ -25,7 +25,7 @@ from mixad.errors import TracerError
 from mixad.scalar.dtypes import element_type_of
 from mixad.tape.cell import Kind, kind_of
 from mixad.tape.constant import is_constant, unwrapped
-from mixad.tape.held import Held, Reader, is_compared_whole
+from mixad.tape.guard import GuardedArray, Reader, is_compared_whole
 from mixad.tape.kernel_node import KernelNode
 from mixad.tape.memory import (
     is_numpy_number,
@@ -113,7 +113,7 @@ class Strand:
 
     `state` is the one in which the inputs have come in. `make_input` returns the tracer of an input
     with cell and node, by its number; `make_run` returns what computes the segments that have
-    ended. `values` has by slot a `Held` array or a number that came in, `LINK`, or the state of
+    ended. `values` has by slot a guarded array or a number that came in, `LINK`, or the state of
     what was made.
     """
 
@@ -172,7 +172,7 @@ class Strand:
         check = self.level.check
         if type(value) is np.ndarray and check != "off" and not is_compared_whole(value):
             self.level.locks.add(value)
-        return Held(value, check)
+        return GuardedArray(value, check)
 
     def _outer(self, inputs: Sequence[Any]) -> Strand | None:
         """Return the newest strand around that traces inputs; None if there is none."""
@@ -522,7 +522,7 @@ class Strand:
             return unshared(value) if value.state is None else _another(value)
         if self.level.check != "off" and type(value) is np.ndarray:
             self.level.locks.add(value)
-        return Held(value, self.level.check, reader, index)
+        return GuardedArray(value, self.level.check, reader, index)
 
     def demanded(self, tracer: Tracer) -> Any:
         """Return the array of a value whose elements are read; None if nodes have to make it.
@@ -829,7 +829,7 @@ class Strand:
             if self._is_body and value.kind.weak:
                 return found.item()
             return found[()] if is_numpy_number(value) else found
-        return value.array if type(value) is Held else value
+        return value.array if type(value) is GuardedArray else value
 
     def _value_like(self, slot: int) -> Any:
         """Return the array or number that came in; for what is made elsewhere, an array like it."""

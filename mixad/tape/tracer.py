@@ -23,7 +23,7 @@ from mixad.backends.arrays import as_array, is_scalar
 from mixad.config import CHECK, CheckMode
 from mixad.errors import TracerError
 from mixad.tape.cell import Cell
-from mixad.tape.held import Held, Reader
+from mixad.tape.guard import GuardedArray, Reader
 from mixad.tape.locks import Locks
 
 if TYPE_CHECKING:
@@ -469,7 +469,7 @@ def kept(value: Any, levels: frozenset[Level], reader: Reader, index: int) -> An
         outermost = min(running, key=_number, default=None)  # which lasts longest
         if outermost is not None and outermost.check != "off":
             outermost.locks.add(value)
-    return Held(value, check, reader, index)
+    return GuardedArray(value, check, reader, index)
 
 
 def may_differentiate_twice(levels: Iterable[Level]) -> bool:
@@ -483,7 +483,7 @@ def _number(level: Level) -> int:
 
 def without_level(value: Any, level: Level) -> Any:
     """Return a value as the transforms around ``level`` see it: an array if there are none."""
-    if isinstance(value, Held):
+    if isinstance(value, GuardedArray):
         return value.array
     if not isinstance(value, Tracer):
         return value

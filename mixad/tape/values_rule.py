@@ -121,7 +121,7 @@ class ValuesNode:
         tracer_type: type[Tracer],
     ) -> None:
         self.rule = rule
-        self.arguments = arguments  # tracers and `Held` arrays, a `Shaped` for what is not read
+        self.arguments = arguments  # tracers and guarded arrays, a `Shaped` for what is not read
         self.static = static  # the rule's keyword arguments
         self.parents = parents  # where the arguments came from
         self.cells = cells  # the values

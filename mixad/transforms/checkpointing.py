@@ -20,7 +20,7 @@ from mixad.scalar.dtypes import is_complex_dtype
 from mixad.scalar.types import COMPLEX_TYPES, F64
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced, unwrapped
-from mixad.tape.held import Held, sampling_step
+from mixad.tape.guard import GuardedArray, sampling_step
 from mixad.tape.tracer import Level, Tracer, is_in_body, primal_value
 from mixad.transforms.call_node import CallNode, Value, record_call
 from mixad.transforms.linear_rule import RecordedRule
@@ -77,7 +77,7 @@ def checkpoint(f: Function) -> Function:
             return f(*args, **kwargs)
         name = f"mixad.checkpoint of {getattr(f, '__name__', type(f).__name__)}"
         rule = _Checkpoint(name, f, freeze(f), tuple(tracers), CHECK.read())
-        rule.watched.extend(Held(array, rule.check, rule, _CAPTURED) for array in arrays)
+        rule.watched.extend(GuardedArray(array, rule.check, rule, _CAPTURED) for array in arrays)
         return record_call(rule, (args, kwargs, tracers))
 
     return TransformedFunction(checkpointed, f, checkpoint)
@@ -92,7 +92,7 @@ class _Checkpoint:
     again: Function
     captured: tuple[Tracer, ...]  # traced values among these: further arguments
     check: CheckMode  # how closely arrays are watched and values compared
-    watched: list[Held] = field(default_factory=list)  # arrays that it captured
+    watched: list[GuardedArray] = field(default_factory=list)  # arrays that it captured
 
     borrowed_from = ""  # the functions are the user's
 

@@ -19,7 +19,7 @@ from mixad.namespace.data_types import astype
 from mixad.scalar.parse.by_value import PickledFunction, by_value
 from mixad.tape.cell import Cell
 from mixad.tape.constant import constant, is_constant, is_traced, unwrapped
-from mixad.tape.held import Held, Reader
+from mixad.tape.guard import GuardedArray, Reader
 from mixad.tape.kernel_node import moved
 from mixad.tape.tracer import Tracer, primal_value
 from mixad.transforms.lifting import matching
@@ -33,7 +33,7 @@ class Arguments:
     def __init__(self, name: str, arguments: tuple[Any, ...], fixed: Sequence[int]) -> None:
         positions = {_position(name, at, len(arguments)) for at in fixed}
         self._fixed = tuple([arguments[at] for at in sorted(positions)])
-        self._watched: list[Held] = []
+        self._watched: list[GuardedArray] = []
         self.primals = tuple([a for at, a in enumerate(arguments) if at not in positions])
         self._positions = positions
         for at in sorted(positions):
@@ -48,7 +48,7 @@ class Arguments:
         """Retain the other arguments as they are now, for a rule that reads them later."""
         self._fixed = pytree.tree_map(_own, self._fixed)
         arrays = [primal_value(leaf) for leaf in pytree.leaves(self._fixed)]
-        self._watched = [Held(a, CHECK.read(), reader) for a in arrays if is_array(a)]
+        self._watched = [GuardedArray(a, CHECK.read(), reader) for a in arrays if is_array(a)]
 
     @property
     def fixed(self) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from mixad.config import CHECK
 from mixad.errors import TracerError
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.constant import is_traced, unwrapped
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.tracer import Level, Tracer
 from mixad.tracebacks import short_traceback
 from mixad.transforms.call_node import CallNode, record_call
@@ -178,7 +178,7 @@ class _VjpRule:
                 f"{self.name}: fwd reads a value that is being differentiated and is not among its "
                 "arguments: pass it as an argument"
             )
-        return Held(leaf, CHECK.read(), self) if is_array(leaf) else leaf
+        return GuardedArray(leaf, CHECK.read(), self) if is_array(leaf) else leaf
 
     def _checked(self, call: CallNode, level: Level, result: Any) -> list[Any]:
         """Return the cotangents of the leaves that carry the level.
@@ -205,4 +205,4 @@ class _VjpRule:
 
 
 def _seen(leaf: Any) -> Any:
-    return leaf.array if isinstance(leaf, Held) else leaf
+    return leaf.array if isinstance(leaf, GuardedArray) else leaf

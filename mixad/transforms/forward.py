@@ -22,7 +22,7 @@ from mixad.transforms.lifting import call_lifted, warn_if_constant
 from mixad.transforms.recorded_calls import Recorded
 from mixad.transforms.recorded_values import record_values
 from mixad.transforms.returning import unshared_tangent, unwrap_aux
-from mixad.transforms.strand_calls import Asked
+from mixad.transforms.strand_calls import CallRequest
 from mixad.transforms.strands import open_strand
 
 __all__ = ["jvp", "linearize", "push_forward"]
@@ -207,7 +207,7 @@ def _push_on_level(
             assert traced is not None
             assert isinstance(strand, InnerForward)
             strand.is_outermost = traced[0] is not primals
-            asked = Asked(traced[1], of_number=False, with_value=with_value)
+            asked = CallRequest(traced[1], of_number=False, with_value=with_value)
             outputs, aux = strand.record(f, {}, has_aux, asked)
     if strand is not None:
         if strand.is_known:

@@ -31,7 +31,7 @@ from mixad.tracebacks import hide_frames, short_traceback
 from mixad.transforms.kept_calls import keep_call
 from mixad.transforms.lifting import call_lifted, check_scalar, warn_if_constant
 from mixad.transforms.returning import copy_array, unwrap_aux, without_derivative
-from mixad.transforms.strand_calls import Asked
+from mixad.transforms.strand_calls import CallRequest
 from mixad.transforms.strands import open_strand
 
 __all__ = ["grad", "gradient_of", "stop_gradient", "value_and_grad", "value_and_vjp", "vjp"]
@@ -286,7 +286,7 @@ def value_and_vjp(f: Function, primals: Sequence[Any], cotangent: Any) -> tuple[
     """
     check_callable("value_and_vjp", f)
     check_sequence("value_and_vjp", "primals", primals)
-    asked = Asked(cotangent, of_number=False, with_value=True)
+    asked = CallRequest(cotangent, of_number=False, with_value=True)
     positions = range(len(primals))
 
     def record() -> tuple[Any, Sequence[Any]]:
@@ -339,8 +339,8 @@ def _stopped(leaf: Any) -> Any:
 stop_gradient.__mixad_op__ = "stop_gradient"  # type: ignore[attr-defined]  # for the parser
 
 
-_GRADIENT = Asked(1.0, of_number=True, with_value=False)
-_VALUE_AND_GRADIENT = Asked(1.0, of_number=True, with_value=True)
+_GRADIENT = CallRequest(1.0, of_number=True, with_value=False)
+_VALUE_AND_GRADIENT = CallRequest(1.0, of_number=True, with_value=True)
 
 
 def _pulled_back(
@@ -350,7 +350,7 @@ def _pulled_back(
     positions: Sequence[int],
     kwargs: dict[str, Any],
     has_aux: bool,
-    asked: Asked,
+    asked: CallRequest,
 ) -> tuple[Any, list[Any], Any]:
     """Return value (None if not wanted), gradients and aux of a function."""
     with Level(name) as level:

@@ -10,7 +10,7 @@ from mixad.tape.memory import join
 from mixad.tape.tracer import Tracer
 from mixad.transforms.inside import push_forward, push_tangent
 from mixad.transforms.lifting import Inputs, Outputs, wrap_inputs
-from mixad.transforms.strand_calls import Asked, StrandCall, as_input
+from mixad.transforms.strand_calls import CallRequest, StrandCall, as_input
 
 __all__ = ["InnerCall", "InnerForward"]
 
@@ -18,7 +18,7 @@ __all__ = ["InnerCall", "InnerForward"]
 class InnerCall(StrandCall):
     """A gradient inside of a recording, as one operation of that."""
 
-    def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
+    def finish(self, outputs: Outputs, aux: Any, asked: CallRequest) -> None:
         """End the recording; on nodes, a view of an input is a view of the given array."""
         super().finish(outputs, aux, asked)
         if not self.is_known:
@@ -54,14 +54,14 @@ class InnerForward(InnerCall):
 
     is_outermost = False
 
-    def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
+    def finish(self, outputs: Outputs, aux: Any, asked: CallRequest) -> None:
         """End the recording; an outer recording for it alone is dropped if nodes do it."""
         super().finish(outputs, aux, asked)
         around = self._strand.outer
         if self.is_outermost and not self.is_known and around is not None:
             around.is_left = True
 
-    def _find_inside(self, outputs: Outputs, asked: Asked) -> None:
+    def _find_inside(self, outputs: Outputs, asked: CallRequest) -> None:
         """Record the call with the outer strand; ``asked.given`` are the tangents."""
         strand, leaves = self._strand, outputs.leaves
         slots = [leaf.slot for leaf in leaves if strand.has(leaf)]
@@ -79,7 +79,7 @@ class InnerForward(InnerCall):
             self._found = results[count:], results[:count]
 
     def _computation(
-        self, outputs: Outputs, asked: Asked
+        self, outputs: Outputs, asked: CallRequest
     ) -> tuple[Callable[..., Any], Sequence[Any]]:
         """Return the function for the derivatives, then values, and its further operands."""
         return push_forward if asked.with_value else push_tangent, asked.given

@@ -13,7 +13,7 @@ from mixad import pytree
 from mixad.backends.fifo_cache import FifoCache
 from mixad.tape.backward import backward
 from mixad.tape.body import came_into, perform
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.operations import NUMBERS, Operation, results_of
 from mixad.tape.states import State
 from mixad.tape.strand import Strand
@@ -57,7 +57,7 @@ class InnerRun:
     def traced(self, slot: int) -> Any:
         """Return a computed value, or what came in, as the transform around sees it."""
         found = self._values.get(slot, self._strand.values[slot])
-        return found.array if type(found) is Held else found
+        return found.array if type(found) is GuardedArray else found
 
     def advance(self, wanted: Iterable[int]) -> bool:
         """Compute the wanted values of segments that have ended, and those that others read."""
@@ -91,7 +91,7 @@ class InnerRun:
                         numbers[told] = value
                     else:
                         places[at] = ~len(operands)
-                        operands.append(value.array if type(value) is Held else value)
+                        operands.append(value.array if type(value) is GuardedArray else value)
             places[slot] = slot - start
             steps.append((slot - start, operation, tuple([places[at] for at in given])))
         inputs = [at for at in places if strand.is_input(at) or at in self._values]

@@ -25,7 +25,7 @@ from mixad.transforms.inside import Inside, as_results
 from mixad.transforms.lifting import Outputs, in_structures
 from mixad.transforms.recorded_calls import Recorded
 from mixad.transforms.returning import as_given, constant_around, own_cotangent, unwrap_shared
-from mixad.transforms.strand_calls import Asked
+from mixad.transforms.strand_calls import CallRequest
 
 __all__ = ["InnerJacobian", "Mode", "blocks_of"]
 
@@ -41,7 +41,7 @@ class InnerJacobian(InnerForward):
     The mode is what is asked for.
     """
 
-    def _find_inside(self, outputs: Outputs, asked: Asked) -> None:
+    def _find_inside(self, outputs: Outputs, asked: CallRequest) -> None:
         """Record the call with the outer strand."""
         is_complex = any(self._strand.has(t) and t.kind.type.is_complex for t in outputs.leaves)
         if is_complex or _passes(self._shapes(), outputs, asked.given) > _MAX_PASSES:
@@ -50,7 +50,7 @@ class InnerJacobian(InnerForward):
             super()._find_inside(outputs, asked)
 
     def _computation(
-        self, outputs: Outputs, asked: Asked
+        self, outputs: Outputs, asked: CallRequest
     ) -> tuple[Callable[..., Any], Sequence[Any]]:
         is_forward = _is_forward(self._shapes(), outputs, asked.given)
         return _by_columns if is_forward else _by_rows, []

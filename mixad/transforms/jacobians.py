@@ -29,7 +29,7 @@ from mixad.transforms.lifting import call_lifted, in_structures, warn_if_constan
 from mixad.transforms.recorded_calls import Recorded
 from mixad.transforms.recorded_values import record_values
 from mixad.transforms.returning import unwrap_aux
-from mixad.transforms.strand_calls import Asked
+from mixad.transforms.strand_calls import CallRequest
 from mixad.transforms.strands import open_strand
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacobian", "jacrev"]
@@ -286,7 +286,7 @@ def _on_level(
         else:
             assert isinstance(strand, InnerJacobian)
             strand.is_outermost = traced is not args
-            asked = Asked(mode, of_number=False, with_value=False)
+            asked = CallRequest(mode, of_number=False, with_value=False)
             outputs, aux = strand.record(f, kwargs, has_aux, asked)
     if strand is not None and strand.is_known:
         _, rows, aux = strand.run()

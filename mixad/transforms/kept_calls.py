@@ -24,7 +24,7 @@ from mixad.transforms.lifting import Outputs, call_lifted, in_structures, warn_i
 from mixad.transforms.recorded_calls import Recorded
 from mixad.transforms.recorded_values import record_values
 from mixad.transforms.returning import unshared_tangent, unwrap_aux
-from mixad.transforms.strand_calls import VALUES_ALONE, Asked, StrandCall, as_input, size_of
+from mixad.transforms.strand_calls import VALUES_ALONE, CallRequest, StrandCall, as_input, size_of
 from mixad.transforms.strands import open_strand
 
 __all__ = ["KeptCall", "keep_call"]
@@ -61,7 +61,7 @@ class KeptCall(StrandCall):
         """Whether the arrays have few elements; for others nodes keep their values."""
         return None in described or size_of(arrays) <= SMALL
 
-    def _find(self, outputs: Outputs, asked: Asked) -> None:
+    def _find(self, outputs: Outputs, asked: CallRequest) -> None:
         """Compute the values; ``asked`` says whether there are any."""
         strand, leaves = self._strand, outputs.leaves
         own = [leaf for leaf in leaves if strand.has(leaf)]
@@ -76,7 +76,7 @@ class KeptCall(StrandCall):
         if not strand.is_left:
             self._run, self._outputs, self._found = run, outputs, (values, ())
 
-    def _find_inside(self, outputs: Outputs, asked: Asked) -> None:
+    def _find_inside(self, outputs: Outputs, asked: CallRequest) -> None:
         """Let nodes do it: the transform around follows the values that are kept."""
         self._strand.is_left = True
 

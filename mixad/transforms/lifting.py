@@ -30,7 +30,7 @@ from mixad.tape.body import enter
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_constant, unwrapped
-from mixad.tape.held import is_compared_whole
+from mixad.tape.guard import is_compared_whole
 from mixad.tape.memory import join, noted_array
 from mixad.tape.node import InputNode, library_of_value
 from mixad.tape.tracer import (

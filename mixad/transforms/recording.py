@@ -9,7 +9,7 @@ from typing import Any
 
 from mixad.call.signature import Function, TransformedFunction, check_callable
 from mixad.tape.kernel_node import KernelNode
-from mixad.tape.making import kernel_of
+from mixad.tape.materialize import kernel_of
 from mixad.tape.node import InputNode, Node, Result
 from mixad.tape.operations import Static
 from mixad.tape.tracer import Level, Origin, Tracer

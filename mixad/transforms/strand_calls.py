@@ -15,7 +15,7 @@ from mixad.namespace.array import ArrayTracer
 from mixad.tape.body import came_into
 from mixad.tape.cell import Cell
 from mixad.tape.constant import is_traced
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.memory import noted_array
 from mixad.tape.node import InputNode
 from mixad.tape.operations import results_of
@@ -30,10 +30,10 @@ from mixad.transforms.lifting import Inputs, Outputs, called, in_structures
 from mixad.transforms.returning import unwrap_shared
 from mixad.transforms.strand_history import History
 
-__all__ = ["VALUES_ALONE", "Asked", "StrandCall", "as_input", "size_of"]
+__all__ = ["VALUES_ALONE", "CallRequest", "StrandCall", "as_input", "size_of"]
 
 
-class Asked(NamedTuple):
+class CallRequest(NamedTuple):
     """What is asked of a call beside its gradients."""
 
     given: Any  # the cotangent of the value, or the tangents of the inputs
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
     with_value: bool  # whether the value is asked for
 
 
-VALUES_ALONE = Asked(None, of_number=False, with_value=True)
+VALUES_ALONE = CallRequest(None, of_number=False, with_value=True)
 """A request for values without gradients."""
 
 
@@ -139,7 +139,7 @@ class StrandCall:
         return found
 
     def record(
-        self, f: Function, kwargs: dict[str, Any], has_aux: bool, asked: Asked
+        self, f: Function, kwargs: dict[str, Any], has_aux: bool, asked: CallRequest
     ) -> tuple[Outputs, Any]:
         """Call the function; return its outputs and its aux.
 
@@ -154,7 +154,7 @@ class StrandCall:
             raise
         return outputs, aux
 
-    def finish(self, outputs: Outputs, aux: Any, asked: Asked) -> None:
+    def finish(self, outputs: Outputs, aux: Any, asked: CallRequest) -> None:
         """End the recording: find a plan, or give nodes to the function's result."""
         strand = self._strand
         strand.stop()
@@ -170,7 +170,7 @@ class StrandCall:
             strand.depart()
         strand.end()
 
-    def _is_of_strand(self, outputs: Outputs, asked: Asked) -> bool:
+    def _is_of_strand(self, outputs: Outputs, asked: CallRequest) -> bool:
         """Whether the strand traces the function's result, or nothing does."""
         has, leaves = self._strand.has, self._returned.leaves
         if asked.of_number:
@@ -181,7 +181,7 @@ class StrandCall:
         every = leaves if asked.with_value else (*outputs.leaves, *leaves)
         return not any(is_traced(leaf) for leaf in every if not has(leaf))
 
-    def _find(self, outputs: Outputs, asked: Asked) -> None:
+    def _find(self, outputs: Outputs, asked: CallRequest) -> None:
         """Find what computes the request."""
         strand, leaves = self._strand, self._returned.leaves
         values: tuple[int, ...] = ()
@@ -218,7 +218,7 @@ class StrandCall:
         if self._plan is None:
             self._found = self._planned()
 
-    def _find_inside(self, outputs: Outputs, asked: Asked) -> None:
+    def _find_inside(self, outputs: Outputs, asked: CallRequest) -> None:
         """Record the call with the strand around."""
         wanted = [self._returned.leaves[at].slot for at in self._traced]
         if asked is VALUES_ALONE:
@@ -262,7 +262,7 @@ class StrandCall:
         if operation.weight > MAX_FUSED and strand.state.is_small:
             for level in fused:
                 level.fuses = False
-        operands = [v.array if type(v) is Held else v for v in came.values()]
+        operands = [v.array if type(v) is GuardedArray else v for v in came.values()]
         try:
             found = strand.outer.applied(operation, [*operands, *further])
         except HandedOnError:

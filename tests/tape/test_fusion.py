@@ -19,8 +19,8 @@ import mixad
 from mixad.errors import TracerError
 from mixad.tape import gradient_plan
 from mixad.tape.fusion import LONGEST
-from mixad.tape.group import Group
-from mixad.tape.making import kernel_of
+from mixad.tape.group import FusionGroup
+from mixad.tape.materialize import kernel_of
 from mixad.tape.tracer import Tracer
 from mixad.transforms import gradients
 
@@ -345,13 +345,13 @@ def test_the_backward_pass_is_linear_in_the_number_of_terms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tries: list[Any] = []
-    take = Group.take
+    take = FusionGroup.take
 
-    def counted(self: Group, other: Group) -> bool:
+    def counted(self: FusionGroup, other: FusionGroup) -> bool:
         tries.append(self)
         return take(self, other)
 
-    monkeypatch.setattr(Group, "take", counted)
+    monkeypatch.setattr(FusionGroup, "take", counted)
     values = [np.full(3, float(n)) for n in range(300)]
     gradients = mixad.grad(lambda vs: sum((v * v).sum() for v in vs))(values)
     for gradient, value in zip(gradients, values, strict=True):
@@ -363,14 +363,14 @@ def test_looks_for_groups_do_not_grow_with_how_often_a_value_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks: list[Any] = []
-    whole = Group.whole.fget
+    whole = FusionGroup.whole.fget
     assert whole is not None
 
-    def counted(self: Group) -> Group:
+    def counted(self: FusionGroup) -> FusionGroup:
         looks.append(self)
         return whole(self)
 
-    monkeypatch.setattr(Group, "whole", property(counted))
+    monkeypatch.setattr(FusionGroup, "whole", property(counted))
     turns = 200
 
     def f(W: Any, b: Any) -> Any:

@@ -27,9 +27,9 @@ from mixad.scalar.types import F32, F64
 from mixad.special import digamma, polygamma, sin
 from mixad.tape.apply import apply_program
 from mixad.tape.cell import Cell
-from mixad.tape.forward_plan import plan_forward
 from mixad.tape.fusion import value_of
 from mixad.tape.kernel_node import KernelNode, Partials
+from mixad.tape.partials_plan import plan_forward
 from mixad.testing import Recipe, random_arguments, random_program
 
 from .conftest import program

@@ -24,7 +24,7 @@ from mixad.errors import TracerError
 from mixad.namespace.assignment import replace
 from mixad.namespace.spelling import public_name
 from mixad.tape.constant import is_traced, unwrapped
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.tracer import Level, Tracer, check_mode, levels_of
 from mixad.transforms.call_node import CallNode, record_call
 
@@ -445,13 +445,13 @@ class _Watched(NamedTuple):
 
     tensor: torch.Tensor
     version: int | None
-    held: Held
+    held: GuardedArray
 
     @classmethod
     def of(cls, tensor: torch.Tensor, rule: _Borrowed) -> _Watched:
         """Note what is in a tensor."""
         own = tensor.detach()
-        return cls(own, _version(own), Held(own, rule.check, rule))
+        return cls(own, _version(own), GuardedArray(own, rule.check, rule))
 
     def compare(self) -> None:
         """Raise an error if the tensor has been changed."""

@@ -17,7 +17,7 @@ from mixad.backends.arrays import Array, as_array, device_name, library_met
 from mixad.config import CheckMode
 from mixad.errors import TracerError
 
-__all__ = ["Held", "Reader", "is_compared_whole", "sampling_step"]
+__all__ = ["GuardedArray", "Reader", "is_compared_whole", "sampling_step"]
 
 _WHOLE = 256
 """Arrays of up to so many elements are compared whole."""
@@ -36,7 +36,7 @@ class Reader(Protocol):
         ...
 
 
-class Held:
+class GuardedArray:
     """An array with a mark of its content, which differs after most changes in place.
 
     `reader` has the array as argument `index`, for messages; without one, it is a traced value's.

@@ -16,9 +16,9 @@ from mixad.kernel.placement import LEAST_COST, Work, forward_pays
 from mixad.kernel.spec import OutputRequest
 from mixad.kernel.strategy import cost_of_passes, may_reverse
 from mixad.scalar.accesses import accesses_arrays
-from mixad.tape.forward_plan import ForwardPlan, plan_forward
 from mixad.tape.fusion import FusedProgram
 from mixad.tape.kernel_call import Shape
+from mixad.tape.partials_plan import PartialsPlan, plan_forward
 from mixad.tape.pullback_plan import plan_pullback
 
 __all__ = ["asked_for", "cheaper_plan"]
@@ -31,7 +31,7 @@ def cheaper_plan(
     shape: Shape,
     requests: Sequence[OutputRequest],
     options: KernelOptions,
-) -> ForwardPlan | None:
+) -> PartialsPlan | None:
     """Return how results are made together with their partials, if asked for or faster.
 
     A reverse transform differentiates with respect to the params `wrt`; `shapes` are those of the
@@ -59,7 +59,7 @@ def cheaper_plan(
 
 
 def asked_for(
-    plan: ForwardPlan, requests: Sequence[OutputRequest]
+    plan: PartialsPlan, requests: Sequence[OutputRequest]
 ) -> tuple[tuple[OutputRequest, ...], dict[int, OutputRequest]]:
     """Return all that a kernel gives that stores partials, `requests` first; and these partials.
 
@@ -72,7 +72,9 @@ def asked_for(
 
 
 @lru_cache(maxsize=1024)
-def _planned(fused: FusedProgram, wrt: tuple[int, ...], mode: Mode) -> tuple[ForwardPlan, int, int]:
+def _planned(
+    fused: FusedProgram, wrt: tuple[int, ...], mode: Mode
+) -> tuple[PartialsPlan, int, int]:
     """Return the dual programs of a fused program, their cost, and a backward pass's without."""
     plan = plan_forward(fused.program, wrt, KernelOptions(chunk=mode.chunk))
     dual = sum(block_cost(p.body) for p in plan.passes)

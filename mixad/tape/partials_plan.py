@@ -21,11 +21,11 @@ from mixad.scalar.pushforward import pushforward
 from mixad.scalar.simplify import without_dead_code
 from mixad.tape.pullback_plan import PullbackPlan
 
-__all__ = ["ForwardPlan", "plan_contraction", "plan_forward"]
+__all__ = ["PartialsPlan", "plan_contraction", "plan_forward"]
 
 
 @dataclass(frozen=True, eq=False)
-class ForwardPlan:
+class PartialsPlan:
     """The dual programs of a broadcast.
 
     All outputs of the passes, one pass after the other, are the *stored* arrays; the outputs of the
@@ -45,7 +45,7 @@ class ForwardPlan:
         )
 
 
-def plan_forward(program: Program, wrt: tuple[int, ...], options: KernelOptions) -> ForwardPlan:
+def plan_forward(program: Program, wrt: tuple[int, ...], options: KernelOptions) -> PartialsPlan:
     """Return how outputs are computed together with their partials by the params `wrt`.
 
     Equal arguments give the same object.
@@ -54,7 +54,7 @@ def plan_forward(program: Program, wrt: tuple[int, ...], options: KernelOptions)
 
 
 @lru_cache(maxsize=1024)
-def _forward(program: Program, origin: str, wrt: tuple[int, ...], chunk: int) -> ForwardPlan:
+def _forward(program: Program, origin: str, wrt: tuple[int, ...], chunk: int) -> PartialsPlan:
     rows: list[dict[int, Const | int]] = [{} for _ in program.outputs]
     passes: list[Program] = []
     first = len(program.params)
@@ -73,7 +73,7 @@ def _forward(program: Program, origin: str, wrt: tuple[int, ...], chunk: int) ->
             body = Block(dual.program.body.statements, tuple(store.kept))
             passes.append(without_dead_code(replace(dual.program, body=body)))
             first += len(store.kept)
-    return ForwardPlan(program, tuple(passes), tuple(rows))
+    return PartialsPlan(program, tuple(passes), tuple(rows))
 
 
 class _Store:
@@ -97,7 +97,7 @@ class _Store:
 
 @lru_cache(maxsize=1024)
 def plan_contraction(
-    plan: ForwardPlan, wrt: tuple[int, ...], cotangents: tuple[int, ...]
+    plan: PartialsPlan, wrt: tuple[int, ...], cotangents: tuple[int, ...]
 ) -> PullbackPlan:
     """Return the program, of one pass, that multiplies partials by cotangents.
 

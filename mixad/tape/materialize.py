@@ -13,12 +13,12 @@ from mixad.tape.cell import Cell, makes_pending
 from mixad.tape.entries import Entry, Launched, Stores
 from mixad.tape.fusion import value_of
 from mixad.tape.graph import Graph, PendingGraph
-from mixad.tape.held import Held
+from mixad.tape.guard import GuardedArray
 from mixad.tape.journal import Register
 from mixad.tape.kernel_call import kernel_values
 from mixad.tape.kernel_node import KernelNode, Partials
 from mixad.tape.node import Waiting
-from mixad.tape.planner import Fusion, Planner, StoredPartials
+from mixad.tape.planner import Fusion, Planner, SavedPartials
 from mixad.tape.registers import array_like
 from mixad.tape.tracer import Origin, check_mode, journal_of, locked
 
@@ -153,19 +153,19 @@ class _Making(Run):
         self.made[entry.results[0]] = array = _value_of(node)
         node.fill(array)
 
-    def store(self, stored: Iterable[StoredPartials], check: CheckMode) -> None:
+    def store(self, stored: Iterable[SavedPartials], check: CheckMode) -> None:
         """Let nodes have the partials that have been made with their results."""
         changes = [self._partials(each, check) for each in stored]
         for node, change in changes:  # which were arguments' places until now
             node.store(*change)
 
-    def _partials(self, stored: StoredPartials, check: CheckMode) -> tuple[KernelNode, Any]:
+    def _partials(self, stored: SavedPartials, check: CheckMode) -> tuple[KernelNode, Any]:
         """Return a node, and what it becomes."""
         outputs, count = stored.outputs, len(stored.arguments)
         seen = {id(self.made[register]) for register in outputs if register in self.made}
         arrays = [None if r is None else self.made[r] for r in stored.residuals[count:]]
         # Whoever gets the results may change them.
-        arrays = [Held(array, check) if id(array) in seen else array for array in arrays]
+        arrays = [GuardedArray(array, check) if id(array) in seen else array for array in arrays]
         leaves = [self._edges[r] for r in zip(stored.arguments, stored.carries, strict=True)]
         node, _ = self._nodes[next(iter(outputs))]
         return node, (
