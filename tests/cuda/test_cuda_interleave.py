@@ -166,7 +166,7 @@ def test_jacobian_of_broadcast_views_is_that_of_the_reference():
 
 @pytest.mark.slow
 def test_vectors_and_matrices_of_a_result_are_stored_by_the_kernel(monkeypatch):
-    monkeypatch.delattr(importlib.import_module("mixad.call.arguments"), "put_together")
+    monkeypatch.delattr(importlib.import_module("mixad.call.arguments"), "stack_core_axes")
 
     @mixad.broadcast(signature="(2),()->(2,2),(3),()", backend="emulated")
     def turned(v, angle):

@@ -197,7 +197,7 @@ def test_only_what_needs_a_gradient_is_computed(monkeypatch):
 
 
 def _program(kernel, *args):
-    return kernel._parsed(args, {})[0].program
+    return kernel._parse(args, {})[0].program
 
 
 def test_many_active_inputs_take_one_pass_in_reverse(monkeypatch):

@@ -342,7 +342,7 @@ class Scalar(Number):
         return self.atom.value if isinstance(self.atom, Const) else None
 
     def known_integer(self, frame: Any) -> int | None:
-        known: Scalar = frame.known(self)
+        known: Scalar = frame.constant_integer(self)
         if known.constant is None or known.atom.type.is_float:
             return None
         return bool(known.constant) if known.atom.type.is_bool else int(known.constant)
