@@ -12,12 +12,7 @@ from mixad.kernel.plan import Layout
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.ir import Program
 
-__all__ = [
-    "check_arguments",
-    "check_types",
-    "check_writes",
-    "one_place",
-]  # fmt: skip
+__all__ = ["check_arguments", "check_types", "check_writes", "one_place"]
 
 
 def check_arguments(program: Program, arguments: Sequence[Any]) -> None:

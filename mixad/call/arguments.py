@@ -28,18 +28,8 @@ from mixad.scalar.types import I64
 from mixad.tape.core_axes import split_core_axes, stack_core_axes
 from mixad.tape.tracer import Tracer
 
-__all__ = [
-    "Form",
-    "array_of_numbers",
-    "elements_of",
-    "forms_of",
-    "is_structured",
-    "made_of_wholes",
-    "make_result",
-    "output_cores",
-    "places_along",
-    "stored_whole",
-]  # fmt: skip
+__all__ = ["Form", "array_of_numbers", "elements_of", "forms_of", "is_structured", "made_of_wholes",
+           "make_result", "output_cores", "places_along", "stored_whole"]  # fmt: skip
 
 _SIMPLE = frozenset({np.ndarray, *PYTHON_SCALARS})
 """Types of most arguments, which are no structures."""

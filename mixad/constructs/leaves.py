@@ -21,15 +21,8 @@ from mixad.tape.constant import unwrapped
 from mixad.tape.node import Result
 from mixad.tape.tracer import Tracer, primal_value
 
-__all__ = [
-    "copy_leaf",
-    "join_numbers",
-    "leaf_of",
-    "reshape_leaf",
-    "result_of",
-    "returned_leaf",
-    "split_elements",
-]  # fmt: skip
+__all__ = ["copy_leaf", "join_numbers", "leaf_of", "reshape_leaf", "result_of", "returned_leaf",
+           "split_elements"]  # fmt: skip
 
 
 def leaf_of(value: Any, what: str) -> Any:

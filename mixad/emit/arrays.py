@@ -39,18 +39,8 @@ from mixad.scalar.ir import (
 from mixad.scalar.ops import BY_NAME
 from mixad.scalar.types import BOOL, ScalarType
 
-__all__ = [
-    "ArrayStep",
-    "Assign",
-    "Literal",
-    "Node",
-    "Procedure",
-    "Repeat",
-    "Scatter",
-    "TypeName",
-    "procedure_of",
-    "show",
-]  # fmt: skip
+__all__ = ["ArrayStep", "Assign", "Literal", "Node", "Procedure", "Repeat", "Scatter", "TypeName",
+           "procedure_of", "show"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

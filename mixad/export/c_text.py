@@ -15,24 +15,9 @@ from mixad.scalar.ir import written_vars
 from mixad.scalar.types import ScalarType
 from mixad.version import __version__
 
-__all__ = [
-    "ARRAY",
-    "LICENCE",
-    "NOTICE",
-    "TOLD",
-    "argument_lines",
-    "axes",
-    "c_type",
-    "constants",
-    "descriptions",
-    "header",
-    "names_of",
-    "params",
-    "part",
-    "plan_words",
-    "source",
-    "table",
-]  # fmt: skip
+__all__ = ["ARRAY", "LICENCE", "NOTICE", "TOLD", "argument_lines", "axes", "c_type", "constants",
+           "descriptions", "header", "names_of", "params", "part", "plan_words", "source",
+           "table"]  # fmt: skip
 
 LICENCE = "BSD-3-Clause"
 """Of the text that comes from mixad; the kernel is its author's."""

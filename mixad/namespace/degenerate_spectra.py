@@ -18,17 +18,8 @@ from mixad.namespace.manipulation import expand_dims
 from mixad.namespace.statistical import total
 from mixad.tape.tracer import Tracer, primal_value
 
-__all__ = [
-    "check_distinct",
-    "check_even",
-    "check_phases",
-    "check_regular",
-    "check_unread",
-    "inner_products",
-    "inverse_gaps",
-    "nearly_zero",
-    "repeated_pairs",
-]  # fmt: skip
+__all__ = ["check_distinct", "check_even", "check_phases", "check_regular", "check_unread",
+           "inner_products", "inverse_gaps", "nearly_zero", "repeated_pairs"]  # fmt: skip
 
 
 def inner_products(vectors: Any, g: Any) -> Any:

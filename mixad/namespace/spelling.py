@@ -19,17 +19,8 @@ from mixad.tape.memory import noted
 from mixad.tape.node import common_library
 from mixad.tape.tracer import Tracer, primal_value
 
-__all__ = [
-    "Binding",
-    "BoundFunction",
-    "LibraryBinding",
-    "OfOperands",
-    "function_of",
-    "missing",
-    "public_name",
-    "refusal_of_mixture",
-    "rename_parameters",
-]  # fmt: skip
+__all__ = ["Binding", "BoundFunction", "LibraryBinding", "OfOperands", "function_of", "missing",
+           "public_name", "refusal_of_mixture", "rename_parameters"]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

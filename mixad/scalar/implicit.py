@@ -29,19 +29,9 @@ from mixad.scalar.ir import (
     written_vars,
 )
 
-__all__ = [
-    "MAX_UNKNOWNS",
-    "Values",
-    "closure",
-    "convergence_tests",
-    "converges",
-    "dependent_groups",
-    "going_on",
-    "read_by",
-    "reads_counters",
-    "refuse_crowd",
-    "refuse_total",
-]  # fmt: skip
+__all__ = ["MAX_UNKNOWNS", "Values", "closure", "convergence_tests", "converges",
+           "dependent_groups", "going_on", "read_by", "reads_counters", "refuse_crowd",
+           "refuse_total"]  # fmt: skip
 
 MAX_UNKNOWNS = 8
 """Most values of a loop that may depend on each other: the unknowns of one linear system."""

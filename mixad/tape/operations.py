@@ -19,20 +19,8 @@ from mixad.tape.tracer import Tracer
 if TYPE_CHECKING:
     from mixad.tape.states import State
 
-__all__ = [
-    "FURTHER",
-    "LINK",
-    "NUMBERS",
-    "Called",
-    "Container",
-    "Given",
-    "Operation",
-    "Segment",
-    "Static",
-    "call_of",
-    "container_of",
-    "results_of",
-]  # fmt: skip
+__all__ = ["FURTHER", "LINK", "NUMBERS", "Called", "Container", "Given", "Operation", "Segment",
+           "Static", "call_of", "container_of", "results_of"]  # fmt: skip
 
 NUMBERS = frozenset(
     {float, int, complex, np.bool_, np.int64, np.int32}

@@ -35,32 +35,11 @@ if TYPE_CHECKING:
     from mixad.tape.states import State
     from mixad.tape.strand import Strand
 
-__all__ = [
-    "Level",
-    "NotRecordedError",
-    "Origin",
-    "Tracer",
-    "bodies_among",
-    "check_alive",
-    "check_levels",
-    "check_mode",
-    "check_written",
-    "concrete_value",
-    "elements_of",
-    "is_in_body",
-    "journal_of",
-    "kept",
-    "leaked",
-    "levels_of",
-    "locked",
-    "may_differentiate_twice",
-    "origin_outside",
-    "primal_value",
-    "read_only",
-    "strand_of",
-    "warn",
-    "without_level",
-]  # fmt: skip
+__all__ = ["Level", "NotRecordedError", "Origin", "Tracer", "bodies_among", "check_alive",
+           "check_levels", "check_mode", "check_written", "concrete_value", "elements_of",
+           "is_in_body", "journal_of", "kept", "leaked", "levels_of", "locked",
+           "may_differentiate_twice", "origin_outside", "primal_value", "read_only", "strand_of",
+           "warn", "without_level"]  # fmt: skip
 
 
 class NotRecordedError(TracerError):

@@ -42,17 +42,8 @@ from mixad.tape.tracer import (
 )
 from mixad.transforms.returning import gradient, unwrap_shared
 
-__all__ = [
-    "Inputs",
-    "Outputs",
-    "call_lifted",
-    "called",
-    "check_scalar",
-    "in_structures",
-    "matching",
-    "warn_if_constant",
-    "wrap_inputs",
-]  # fmt: skip
+__all__ = ["Inputs", "Outputs", "call_lifted", "called", "check_scalar", "in_structures",
+           "matching", "warn_if_constant", "wrap_inputs"]  # fmt: skip
 
 
 class Inputs(NamedTuple):

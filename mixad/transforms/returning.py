@@ -21,19 +21,9 @@ from mixad.tape.node import ConstantNode, Result
 from mixad.tape.registers import as_register, may_share_memory
 from mixad.tape.tracer import Level, Origin, Tracer, check_mode, primal_value, without_level
 
-__all__ = [
-    "as_given",
-    "constant_around",
-    "copy_array",
-    "gradient",
-    "own_cotangent",
-    "tangent_of",
-    "unshared_tangent",
-    "unwrap_aux",
-    "unwrap_output",
-    "unwrap_shared",
-    "without_derivative",
-]  # fmt: skip
+__all__ = ["as_given", "constant_around", "copy_array", "gradient", "own_cotangent", "tangent_of",
+           "unshared_tangent", "unwrap_aux", "unwrap_output", "unwrap_shared",
+           "without_derivative"]  # fmt: skip
 
 
 def gradient(cell: Cell, cotangent: Cotangent | None, kind: type, around: frozenset[Level]) -> Any:

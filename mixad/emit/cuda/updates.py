@@ -19,18 +19,8 @@ from mixad.scalar.ir import Const, UpdateKind
 from mixad.scalar.types import ScalarType
 from mixad.scalar.updates import neutral
 
-__all__ = [
-    "MAX_ELEMENTS",
-    "PAIRS",
-    "begin_copy",
-    "change_function",
-    "emit_segments",
-    "leave_copy",
-    "segment_blocks",
-    "start_of",
-    "to_bits",
-    "update_expression",
-]  # fmt: skip
+__all__ = ["MAX_ELEMENTS", "PAIRS", "begin_copy", "change_function", "emit_segments", "leave_copy",
+           "segment_blocks", "start_of", "to_bits", "update_expression"]  # fmt: skip
 
 MAX_ELEMENTS = 4096
 """Elements of 8 bytes that a block has in shared memory at most: 32 of the 48 KiB that every device

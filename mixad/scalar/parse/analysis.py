@@ -20,15 +20,8 @@ from mixad.scalar.parse.names import (
     walk_scope,
 )
 
-__all__ = [
-    "Liveness",
-    "breaks",
-    "contains_return",
-    "exits_always",
-    "live_names",
-    "may_exit",
-    "nested_captures",
-]  # fmt: skip
+__all__ = ["Liveness", "breaks", "contains_return", "exits_always", "live_names", "may_exit",
+           "nested_captures"]  # fmt: skip
 
 Names = frozenset[str]
 _NONE: Names = frozenset()

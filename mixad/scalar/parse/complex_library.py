@@ -13,26 +13,10 @@ import cmath
 import math
 from typing import Any
 
-__all__ = [
-    "constant_of_derivatives",
-    "cosine",
-    "exponential",
-    "exponential_less_one",
-    "exponential_of_two",
-    "hyperbolic_cosine",
-    "hyperbolic_sine",
-    "hyperbolic_tangent",
-    "largest",
-    "logarithm",
-    "logarithm_of_one_more",
-    "power_of_complex",
-    "power_of_real",
-    "power_of_whole",
-    "sine",
-    "square_root",
-    "tangent",
-    "with_derivatives_of",
-]  # fmt: skip
+__all__ = ["constant_of_derivatives", "cosine", "exponential", "exponential_less_one",
+           "exponential_of_two", "hyperbolic_cosine", "hyperbolic_sine", "hyperbolic_tangent",
+           "largest", "logarithm", "logarithm_of_one_more", "power_of_complex", "power_of_real",
+           "power_of_whole", "sine", "square_root", "tangent", "with_derivatives_of"]  # fmt: skip
 
 
 def constant_of_derivatives(x: Any) -> Any:

@@ -13,18 +13,8 @@ from mixad.errors import KernelOverflowError, SourceLocation
 from mixad.scalar.ir import Atom, Const, Var
 from mixad.scalar.types import I16, I32, I64, U64, ScalarType, integer_bounds
 
-__all__ = [
-    "OPS",
-    "Formula",
-    "IndexStep",
-    "Limit",
-    "compute",
-    "fits",
-    "index_steps",
-    "integer_text",
-    "literal",
-    "overflow",
-]  # fmt: skip
+__all__ = ["OPS", "Formula", "IndexStep", "Limit", "compute", "fits", "index_steps", "integer_text",
+           "literal", "overflow"]  # fmt: skip
 
 # Beyond this nothing fits anyway, so it is not written out: 2 ** 10 ** 9 would fill the memory.
 _MAX_BITS = 4096
