@@ -41,6 +41,6 @@ def test_what_is_left_of_a_box_is_covered_once(given_boxes):
 @given(boxes(1))
 def test_a_moved_box_selects_what_lies_further(given_boxes):
     (box,) = given_boxes
-    moved = box.moved([1] * len(box.starts))
+    moved = box.shift([1] * len(box.starts))
     assert moved.extents == box.extents
     assert moved.stops == tuple(s + n + 1 for s, n in zip(box.starts, box.extents, strict=True))
