@@ -49,7 +49,7 @@ def _common(one: Box, other: Box) -> Box:
 def subtract_box(box: Box, other: Box) -> list[Box]:
     """Return disjoint boxes that together are ``box`` without ``other``.
 
-    >>> without(Box((0,), (4,)), Box((1,), (2,)))
+    >>> subtract_box(Box((0,), (4,)), Box((1,), (2,)))
     [Box(starts=(0,), extents=(1,)), Box(starts=(3,), extents=(1,))]
     """
     inside = common_box([box, other])

@@ -313,7 +313,7 @@ def _values(atom: Atom, made: Mapping[Var, Statement], facts: Mapping[Var, bool]
 def dependent_groups(graph: Mapping[int, Iterable[int]]) -> list[list[int]]:
     """Return the nodes of a graph in groups that depend on each other, dependencies first.
 
-    >>> together({0: [0, 1], 1: [0], 2: [1]})
+    >>> dependent_groups({0: [0, 1], 1: [0], 2: [1]})
     [[0, 1], [2]]
     """
     reached = {node: closure(graph[node], graph) for node in graph}

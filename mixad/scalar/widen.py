@@ -37,7 +37,7 @@ def widen_program(program: Program) -> Program:
     >>> from mixad.scalar.types import F16
     >>> b = Builder("double")
     >>> x = b.param("x", F16)
-    >>> print(widened(b.finish([b.op("add", x, x)])))
+    >>> print(widen_program(b.finish([b.op("add", x, x)])))
     program double(%0 x: f32 lane)
       %1:f32 = add %0, %0
       return %1
