@@ -28,6 +28,7 @@ WORKLOADS = (
     "constructs",
     "loops",
     "gathers",
+    "larger_than_memory",
     "tiny",
     "startup",
 )
