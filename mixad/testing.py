@@ -51,7 +51,7 @@ Values: TypeAlias = np.ndarray[Any, Any]
 SPECIAL_SHARE = 0.25
 """Share of special values among random arguments."""
 
-TURN_LIMIT = 1000
+ITERATION_LIMIT = 1000
 """Iterations after which a loop of a test program counts as endless."""
 
 
@@ -210,7 +210,7 @@ def expected_outputs(program: Program, arguments: Sequence[Any]) -> Expected:
     arguments = tuple(arguments)
     lanes = [a for a, p in zip(arguments, program.params, strict=True) if p.kind == "lane"]
     count = len(lanes[0]) if lanes else 1
-    known = known_results(program, max_turns=TURN_LIMIT)
+    known = known_results(program, max_iterations=ITERATION_LIMIT)
     rows = [known(_element(program, arguments, i)) for i in range(count)]
 
     def columns(part: int) -> tuple[Values, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mixad.scalar.build import Builder
-from mixad.scalar.interpret import TurnLimitError, interpret
+from mixad.scalar.interpret import IterationLimitError, interpret
 from mixad.scalar.ir import Block, Equation, Program, walk_statements
 from mixad.scalar.types import ALL_TYPES, BOOL, F32, F64, I32
 from mixad.testing import (
@@ -201,7 +201,7 @@ def agrees(program, other, arguments):
     expected = expected_outputs(program, arguments)
     try:
         assert_agrees(expected, expected_outputs(other, arguments).values)
-    except (AssertionError, TurnLimitError):
+    except (AssertionError, IterationLimitError):
         return False
     return True
 

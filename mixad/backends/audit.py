@@ -22,7 +22,7 @@ from mixad.errors import AuditError, format_at
 from mixad.kernel.spec import OutputRequest
 from mixad.scalar.dtypes import scalar_type_of
 from mixad.scalar.expected import agrees, known_results
-from mixad.scalar.interpret import TurnLimitError
+from mixad.scalar.interpret import IterationLimitError
 from mixad.scalar.ir import Atom, Line, Program, written_vars
 from mixad.scalar.narrow import from_memory, round_to_type
 from mixad.scalar.simplify import without_sums
@@ -104,7 +104,7 @@ class Audit:
         """Compare the results of one element."""
         try:
             expected = elements.known(elements.numbers(k))
-        except TurnLimitError:
+        except IterationLimitError:
             return
         for m, value in got.items():
             want, tolerance, is_determined = expected[m]
@@ -132,7 +132,7 @@ class Audit:
         atoms: tuple[Atom, ...] = tuple(var for var, _ in steps)
         shown = replace(program, body=replace(program.body, results=atoms))
         stored = [_on_host(_spread(a, 1))[0] for a in self.rerun(shown, elements.arguments_of(k))]
-        expected = known_results(shown, max_turns=_MAX_ITERATIONS)(elements.numbers(k))
+        expected = known_results(shown, max_iterations=_MAX_ITERATIONS)(elements.numbers(k))
         for (_, line), value, (want, tolerance, is_determined) in zip(
             steps, stored, expected, strict=True
         ):
@@ -174,7 +174,7 @@ class Elements:
     @cached_property
     def known(self) -> Callable[[Sequence[Any]], list[tuple[Any, float, bool]]]:
         """The function that returns what is known of one element's results."""
-        return known_results(self.program, max_turns=_MAX_ITERATIONS)
+        return known_results(self.program, max_iterations=_MAX_ITERATIONS)
 
     def numbers(self, k: int) -> list[Any]:
         """Return the arguments of one element as the interpreter takes them."""

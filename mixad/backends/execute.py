@@ -45,9 +45,9 @@ from mixad.backends.protocols import (
     Boxed,
     Executable,
     LaunchBlock,
-    PartWriting,
     Repeating,
     Stepping,
+    SubBoxWrite,
     Tiled,
 )
 from mixad.backends.slow import warn_if_large
@@ -271,7 +271,7 @@ class Kernel:
         moved = self._moved
         if moved is None or moved[0] is not prepared:
             chosen, launch = prepared.backend, prepared.launch.move_slices(self._starts)
-            assert isinstance(chosen, PartWriting)  # or it would not have been planned
+            assert isinstance(chosen, SubBoxWrite)  # or it would not have been planned
             with PluginCall(
                 registry.plugin_of(chosen.name), chosen.name, f"at {self.passes[0].name}"
             ):

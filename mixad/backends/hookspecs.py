@@ -34,9 +34,9 @@ from mixad.backends.protocols import (
     Integration,
     LaunchBlock,
     OnDevice,
-    PartWriting,
     Repeating,
     Stepping,
+    SubBoxWrite,
     Tiled,
     Written,
 )
@@ -60,9 +60,9 @@ __all__ = [
     "IntegrationSpec",
     "LaunchBlock",
     "OnDevice",
-    "PartWriting",
     "Repeating",
     "Stepping",
+    "SubBoxWrite",
     "Tiled",
     "Written",
     "hookimpl",
@@ -105,7 +105,7 @@ class Capability:
         `mixad.kernel.spec.Fold`.
     writes_parts : bool
         Whether its kernels write a result into a part of a larger array: only then do outputs have
-        a `mixad.kernel.spec.Part`. The backend is `PartWriting`, too.
+        a `mixad.kernel.spec.SubBox`. The backend is `SubBoxWrite`, too.
     stores_beside : bool
         Whether its kernels store several results of an element side by side: only then do outputs
         have others beside them (`mixad.kernel.spec.OutputRequest`).

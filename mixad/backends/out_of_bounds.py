@@ -15,7 +15,7 @@ import numpy as np
 from mixad.backends.arrays import device_name, library_of
 from mixad.errors import KernelIndexError
 from mixad.scalar.dtypes import scalar_type_of
-from mixad.scalar.interpret import OutsideError, TurnLimitError, interpret
+from mixad.scalar.interpret import IterationLimitError, OutsideError, interpret
 from mixad.scalar.ir import Load, Program, Update, walk_statements
 from mixad.scalar.narrow import from_memory
 from mixad.scalar.widen import widen_program
@@ -125,10 +125,10 @@ def _interpret_element(
     }
     values += [zeros[a.var] for a in program.accumulators]
     try:
-        interpret(program, values, max_turns=_MAX_ITERATIONS)
+        interpret(program, values, max_iterations=_MAX_ITERATIONS)
     except OutsideError as found:
         return found
-    except TurnLimitError:
+    except IterationLimitError:
         return None
     return None
 

@@ -29,9 +29,9 @@ __all__ = [
     "Integration",
     "LaunchBlock",
     "OnDevice",
-    "PartWriting",
     "Repeating",
     "Stepping",
+    "SubBoxWrite",
     "Tiled",
     "Written",
 ]
@@ -155,7 +155,7 @@ class Assembling(Protocol):
 
 
 @runtime_checkable
-class PartWriting(Protocol):
+class SubBoxWrite(Protocol):
     """A backend whose kernels write results into parts of larger arrays.
 
     Every backend whose `Capability` says `writes_parts` is one.

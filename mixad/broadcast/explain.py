@@ -60,7 +60,7 @@ class Explanation:
         What must be moved at least: every element of each argument that is read, and of each
         result, once.  Of an array that is indexed, at most one element for each of the result.
     flops : int
-        Floating-point operations, with all branches, as if every loop made 8 turns
+        Floating-point operations, with all branches, as if every loop made 8 iterations
         (`mixad.kernel.cost.flops`).
     cache_key : str
         Digest that the compiled kernel is kept under.

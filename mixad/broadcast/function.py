@@ -475,7 +475,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
 
         One kernel computes, beside the function, how far each element stays from the boundaries of
         branches, from ties of `abs`, `min` and `max`, from jumps of `floor` and the like, and from
-        another number of turns of a loop.
+        another number of iterations of a loop.
 
         Parameters
         ----------
@@ -530,9 +530,9 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
     ) -> Trace:
         """Show what is computed at one element: each equation's value and partials.
 
-        The interpreter runs the function at that element: the branches that it takes, each turn of
-        its loops.  It shows what a ``print`` in the function would, and takes less than a tenth of
-        a millisecond for each equation.
+        The interpreter runs the function at that element: the branches that it takes, each
+        iteration of its loops.  It shows what a ``print`` in the function would, and takes less
+        than a tenth of a millisecond for each equation.
 
         Parameters
         ----------
@@ -572,12 +572,12 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         >>> print(halved.trace(np.array([0.5, 1.5]), at=1))
         halved at [1]          value  d/dx
           x                      1.5     1
-        line 3: while x > 1.0:  # turn 1
+        line 3: while x > 1.0:  # iteration 1
           x                      1.5     1
           %2 = gt x, 1.0        True
-        line 4: x = x * 0.5  # turn 1
+        line 4: x = x * 0.5  # iteration 1
           %3 = mul x, 0.5       0.75   0.5
-        line 3: while x > 1.0:  # turn 2
+        line 3: while x > 1.0:  # iteration 2
           x                     0.75   0.5
           %2 = gt x, 1.0       False
         line 3: while x > 1.0:
@@ -893,10 +893,10 @@ def broadcast(
         Name of a backend, such as ``"cpu"`` or ``"reference"``, which is slow and obviously right;
         by default the best one for the arrays of a call.
     loops : str
-        How loops that go on until they have converged are differentiated.  ``"unrolled"``: turn by
-        turn, as all others are.  ``"implicit"``: where they end, by the implicit function theorem,
-        which needs one turn of dual numbers and gives the derivative of the fixed point, nan where
-        the loop has not come near one.
+        How loops that go on until they have converged are differentiated.  ``"unrolled"``:
+        iteration by iteration, as all others are.  ``"implicit"``: where they end, by the implicit
+        function theorem, which needs one iteration of dual numbers and gives the derivative of the
+        fixed point, nan where the loop has not come near one.
     signature : str, optional
         Which last axes of arguments and results belong to one element, as NumPy's generalised
         ufuncs spell it: ``"(3),(n),()->(n)"``.  Their elements are variables, of results and

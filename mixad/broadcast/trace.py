@@ -46,7 +46,7 @@ class Trace:
         Values by the names of the inputs, whole arrays of those that are read by index.
     steps : tuple of Step
         Equations in the order in which they are computed, of the branches that are taken and of
-        each turn of loops: ``line``, ``turns``, ``text``, ``dual``.
+        each iteration of loops: ``line``, ``iterations``, ``text``, ``dual``.
     returned : tuple of DualChunk
         What the function returns at this element; a complex number is two, vectors and structures
         are their numbers.
@@ -79,14 +79,16 @@ class Trace:
 
         For a function of mixad's own that is the last equation.
         """
-        for (line, turns), steps in groupby(self.steps, lambda s: (s.line.users, s.turns)):
+        for (line, iterations), steps in groupby(
+            self.steps, lambda s: (s.line.users, s.iterations)
+        ):
             rows: list[Row] = []
             for is_inside, group in groupby(steps, lambda s: s.line.call is not None):
                 own = [(step.text, step.dual) for step in group]
                 left_out = [(f"... {len(own) - 1} steps", DualChunk(""))] if len(own) > 1 else []
                 rows += [*left_out, own[-1]] if is_inside else own
-            turn = f"  # turn {'.'.join(map(str, turns))}" if turns else ""
-            yield f"{self._file(line)}line {line.shown}{turn}", rows
+            iteration = f"  # iteration {'.'.join(map(str, iterations))}" if iterations else ""
+            yield f"{self._file(line)}line {line.shown}{iteration}", rows
 
     def _file(self, line: Line) -> str:
         is_first = line.filename == self.steps[0].line.users.filename

@@ -100,10 +100,10 @@ def test_loops_are_differentiated_twice(subject: Subject) -> None:
     subject.need(BOOL, F64)
     x, n = np.linspace(0.5, 1.5, 35), np.arange(35.0) % 6
     kernel = kernel_on_backend(subject, power)
-    given, turns = subject.arrays.to_library(x), subject.arrays.to_library(n)
+    given, iterations = subject.arrays.to_library(x), subject.arrays.to_library(n)
 
     def slope(x: Any) -> Any:
-        return mixad.grad(lambda x: kernel(x, turns).sum())(x)
+        return mixad.grad(lambda x: kernel(x, iterations).sum())(x)
 
     close(subject, slope(given), n * x ** (n - 1), F64)
     curvature = mixad.grad(lambda x: slope(x).sum())(given)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mixad.conformance.subject import Subject
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Program
 from mixad.scalar.types import F16, F32, F64, I32, ScalarType
@@ -146,7 +146,7 @@ def test_parts_of_larger_arrays_are_written(subject: Subject) -> None:
     if not subject.spec.capability.writes_parts:
         pytest.skip("the backend does not declare writes_parts")
     x, y = whole((3, 4), F64, 5), whole((4,), F64, 6)
-    request = OutputRequest(0, 0, None, Part((5, 7), (1, 2)))
+    request = OutputRequest(0, 0, None, SubBox((5, 7), (1, 2)))
     wanted = np.zeros((5, 7))
     wanted[1:4, 2:6] = x * y
     (output,) = subject.run(product(F64), [x, y], [request])

@@ -184,7 +184,7 @@ class _Walk:
             size, line = math.prod(core), _LINE // array.type.itemsize
             places = list(product(*map(range, core)))[::line]
 
-            def turn(
+            def iteration(
                 j: Atom, array: Var = array, places: Any = places, by: int = max(1, line // size)
             ) -> list[Atom]:
                 at = b.op("add", self.start, j)
@@ -193,7 +193,7 @@ class _Walk:
                 return [b.op("add", j, b.const(by, I64))]
 
             inits = [b.const(0, I64)]
-            b.while_(inits, lambda j: b.op("lt", j, self.length), turn, is_short=True)
+            b.while_(inits, lambda j: b.op("lt", j, self.length), iteration, is_short=True)
 
     # -- what is done with them --------------------------------------------------------------------
 
@@ -205,13 +205,13 @@ class _Walk:
         """Do ``step`` at each place of the block from its second one to its last."""
         b, one = self.builder, self.builder.const(1, I64)
 
-        def turn(j: Atom, *values: Atom) -> list[Atom]:
+        def iteration(j: Atom, *values: Atom) -> list[Atom]:
             return [b.op("add", j, one), *step(b.op("add", self.start, j), values)]
 
         _, *carries = b.while_(
             [one, *carries],
             lambda j, *_: b.op("lt", j, self.length),
-            turn,
+            iteration,
             is_short=True,
         )
         return self._at_last(carries, step)
@@ -221,13 +221,13 @@ class _Walk:
         b, one = self.builder, self.builder.const(1, I64)
         carries = self._at_last(carries, step)
 
-        def turn(j: Atom, *values: Atom) -> list[Atom]:
+        def iteration(j: Atom, *values: Atom) -> list[Atom]:
             return [b.op("sub", j, one), *step(b.op("add", self.start, j), values)]
 
         _, *found = b.while_(
             [b.op("sub", self.length, one), *carries],
             lambda j, *_: b.op("le", one, j),
-            turn,
+            iteration,
             is_short=True,
         )
         return found

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from mixad.errors import KernelTypeError
 from mixad.kernel.arguments import ArgumentLayout
 from mixad.kernel.folding import partial_sum_shape
-from mixad.kernel.spec import Indexed, Launch, Operand, Output, PartLayout
+from mixad.kernel.spec import Indexed, Launch, Operand, Output, SubBoxLayout
 from mixad.kernel.tiling import accumulator as sum_in_arrays
 from mixad.kernel.tiling import (
     combine_of,
@@ -58,7 +58,7 @@ class Result:
     shape: tuple[int, ...]  # in the order of the loops, summed axes of extent 1
     final: tuple[int, ...]  # the requested shape
     type: ScalarType  # of the output
-    part: PartLayout | None = None  # the slice written, if not all
+    part: SubBoxLayout | None = None  # the slice written, if not all
     is_summed_by_columns: bool = False  # each run of rows leaves a row of sums
     columns: tuple[tuple[int, bool], ...] = ()
     update: UpdateKind | None = None  # of an accumulator

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mixad.kernel.spec import Part
+from mixad.kernel.spec import SubBox
 from mixad.kernel.tiling import partial_shape, tile_rows
 
 __all__ = ["Nest", "Written", "left_by_tiles", "loop_order", "nest_over", "other_orders"]
@@ -17,7 +17,7 @@ class Written:
     """An output: the axes that it sums, the slice of an array that it is, bytes of an element."""
 
     summed: tuple[bool, ...]
-    part: Part | None
+    part: SubBox | None
     itemsize: int
 
     def steps(self, order: tuple[int, ...]) -> tuple[int, ...]:

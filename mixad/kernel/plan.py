@@ -18,9 +18,9 @@ from mixad.kernel.spec import (
     Operand,
     Output,
     OutputRequest,
-    Part,
-    PartLayout,
     StrideKind,
+    SubBox,
+    SubBoxLayout,
 )
 from mixad.kernel.tiling import (
     BLOCK,
@@ -186,12 +186,12 @@ def _result_shape(request: OutputRequest, shape: tuple[int, ...]) -> tuple[int, 
 
 
 def _part_layout(
-    part: Part, nest: Nest, shape: tuple[int, ...], steps: tuple[int, ...]
-) -> PartLayout:
+    part: SubBox, nest: Nest, shape: tuple[int, ...], steps: tuple[int, ...]
+) -> SubBoxLayout:
     def in_order(values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(values[axis] for axis in nest.order)
 
-    return PartLayout(in_order(part.whole), in_order(part.starts), in_order(shape), steps)
+    return SubBoxLayout(in_order(part.whole), in_order(part.starts), in_order(shape), steps)
 
 
 def summed_axes(result: tuple[int, ...] | None, shape: tuple[int, ...]) -> tuple[bool, ...]:

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from mixad.kernel.boxes import Box, boxes_between
 from mixad.kernel.plan import Layout, broadcast_strides, plan
-from mixad.kernel.spec import Launch, OutputRequest, Part
+from mixad.kernel.spec import Launch, OutputRequest, SubBox
 from mixad.kernel.tiling import CPU_TILING, tile_rows
 from mixad.scalar.ir import Program
 
@@ -60,7 +60,7 @@ def plan_rolled(
         lay and Layout(lay.type, largest.extents, tuple([axis.strides[k] for axis in axes]))
         for k, lay in enumerate(layouts)
     ]
-    in_parts = [replace(r, part=Part(extents, largest.starts)) for r in requests]
+    in_parts = [replace(r, part=SubBox(extents, largest.starts)) for r in requests]
     launch = plan(passes, in_parts, of_boxes, largest.extents, _NEVER_STREAMS)
     if launch.extents != largest.extents or launch.order != tuple(range(len(extents))):
         return None

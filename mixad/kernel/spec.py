@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from mixad.scalar.ir import Load, Program, Update, UpdateKind, walk_statements
 from mixad.scalar.types import ScalarType
 
-__all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "Part",
-           "PartLayout", "StrideKind"]  # fmt: skip
+__all__ = ["Indexed", "KernelSpec", "Launch", "Operand", "Output", "OutputRequest", "StrideKind",
+           "SubBox", "SubBoxLayout"]  # fmt: skip
 
 StrideKind = Literal["zero", "unit", "any", "row", "column", "tile"]
 """How an operand moves along the innermost axis: not at all, by one element, or by a stride. Along
@@ -20,7 +20,7 @@ a folded axis (`mixad.kernel.folding`) it may do neither: it is copied for each 
 moves along the first axis of a row only), or for each tile if all rows of a tile have the same."""
 
 
-class Part(NamedTuple):
+class SubBox(NamedTuple):
     """A box of a larger array."""
 
     whole: tuple[int, ...]  # shape of the array
@@ -41,7 +41,7 @@ class OutputRequest:
     pass_index: int  # which pass
     result: int  # which of its outputs
     shape: tuple[int, ...] | None = None
-    part: Part | None = None
+    part: SubBox | None = None
     beside: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -144,7 +144,7 @@ class KernelSpec:
         return hashlib.sha256(repr(([p.token for p in self.passes], rest)).encode()).hexdigest()
 
 
-class PartLayout(NamedTuple):
+class SubBoxLayout(NamedTuple):
     """Where a launch writes a slice of a larger array, contiguous in the order of the loops.
 
     The axes of shape and box are those before they were merged.
@@ -194,7 +194,7 @@ class Launch:
     strides: tuple[tuple[int, ...] | None, ...]
     indexed: tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
     results: tuple[tuple[int, ...], ...]  # shape of each output
-    parts: tuple[PartLayout | None, ...]  # the slice of each output; None is all
+    parts: tuple[SubBoxLayout | None, ...]  # the slice of each output; None is all
     slabs: int = 1  # most slabs of tiles, for accumulators
 
     @property

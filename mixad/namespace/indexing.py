@@ -15,7 +15,7 @@ from array_api_compat import device
 from mixad.backends.arrays import NUMPY, Library, is_array, is_writeable, library_of
 from mixad.backends.protocols import LaunchBlock, Stepping
 from mixad.errors import TracerError
-from mixad.kernel.spec import Part
+from mixad.kernel.spec import SubBox
 from mixad.namespace.elementwise import where
 from mixad.namespace.manipulation import normalized_axes, reshape
 from mixad.namespace.unknown_positions import positions_selected
@@ -438,14 +438,14 @@ def _view(xp: Any, x: Any, key: _Key) -> Any:
     return x[key]
 
 
-def _part(own: tuple[int, ...], key: _Key) -> Part | None:
+def _part(own: tuple[int, ...], key: _Key) -> SubBox | None:
     """Return the box that slices without steps select; other keys select none."""
     given = [k for k in key if k is not Ellipsis]
     if not all(isinstance(k, slice) and k.step in (None, 1) for k in given):
         return None
     at = key.index(Ellipsis) if Ellipsis in key else len(key)
     slices = [*key[:at], *[slice(None)] * (len(own) - len(given)), *key[at + 1 :]]
-    return Part(own, tuple([k.indices(n)[0] for k, n in zip(slices, own, strict=True)]))
+    return SubBox(own, tuple([k.indices(n)[0] for k, n in zip(slices, own, strict=True)]))
 
 
 _GETITEM = Rule(

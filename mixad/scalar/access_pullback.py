@@ -171,14 +171,14 @@ class _Sums:
         s = loop.statement
         names: dict[Var, Atom] = {p.var: outer[p.var] for p in program.params if p.array}
         names |= {var: primals[at] for var, at in loop.free.items()}
-        turn = _turn_of(program, s, tuple(loop.free))
+        iteration = _iteration_of(program, s, tuple(loop.free))
 
         def cond(*carries: Atom) -> Atom:
             return self.builder.copy(s.cond, names | dict(zip(s.carries, carries, strict=True)))[0]
 
         def body(*carries: Atom) -> list[Atom]:
             own = names | dict(zip(s.carries, carries, strict=True))
-            return self.pull(turn, own, (), list(cotangents.items()))[0]
+            return self.pull(iteration, own, (), list(cotangents.items()))[0]
 
         def run() -> list[Atom]:
             inits = [names[a] if isinstance(a, Var) else a for a in s.inits]
@@ -249,7 +249,7 @@ class _Partials:
         return contraction(self.builder, slot, type, [seed for _, seed in seeds], rows)
 
 
-def _turn_of(program: Program, loop: While, free: Sequence[Var]) -> Program:
+def _iteration_of(program: Program, loop: While, free: Sequence[Var]) -> Program:
     """Return an iteration of a loop as a program of carries, outer variables and arrays."""
     params = [Param(str(var), var) for var in (*loop.carries, *free)]
     params += [p for p in program.params if p.array is not None]

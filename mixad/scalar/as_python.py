@@ -147,9 +147,9 @@ def _statement(s: Statement) -> list[str]:
 
 def _loop(s: While) -> list[str]:
     test = [*_block(s.cond), f"if not {_atom_text(s.cond.results[0])}:", "    break"]
-    turn = [*test, *_block(s.body), *_assignment(s.carries, s.body.results)]
+    iteration = [*test, *_block(s.body), *_assignment(s.carries, s.body.results)]
     begin = _assignment(s.carries, s.inits)
-    return [*begin, "while True:", *_indent(turn), *_assignment(s.outs, s.carries)]
+    return [*begin, "while True:", *_indent(iteration), *_assignment(s.outs, s.carries)]
 
 
 def _equation(s: Equation) -> str:

@@ -226,9 +226,9 @@ class Builder:
         line = self.line
         carries = tuple(self.fresh(a.type) for a in inits)
         test = self.block(lambda: (cond(*carries),))
-        turn = self.block(lambda: body(*carries))
+        iteration = self.block(lambda: body(*carries))
         return self.add_while(
-            carries, inits, test, turn, line, names, implicit=implicit, is_short=is_short
+            carries, inits, test, iteration, line, names, implicit=implicit, is_short=is_short
         )
 
     def add_while(

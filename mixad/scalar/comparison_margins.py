@@ -97,7 +97,7 @@ def _sites(
     """Return the kinks of a program, by the variable of their equation."""
     moving = _moving(program, wrt)
     flowing = _flowing(program)
-    turns = _deciding_turns(program.body)
+    iterations = _deciding_iterations(program.body)
     sites: dict[Var, _Site] = {}
     here = first
     for s in walk_statements(program.body):
@@ -105,7 +105,7 @@ def _sites(
         if not isinstance(s, Equation) or here.filename in smooth:
             continue
         movable = [i for i, a in enumerate(s.args) if isinstance(a, Var) and _moves(a, moving)]
-        kind = _kind(s, movable, flowing, turns)
+        kind = _kind(s, movable, flowing, iterations)
         if kind is not None and movable:
             line = here.users
             whole = Line(line.filename, line.number, line.text)
@@ -127,18 +127,18 @@ def _moving(program: Program, wrt: Sequence[int]) -> Activity:
 
 
 def _kind(
-    s: Equation, movable: Sequence[int], flowing: set[Var], turns: set[Var]
+    s: Equation, movable: Sequence[int], flowing: set[Var], iterations: set[Var]
 ) -> KinkKind | None:
     if s.op in _COMPARISONS or _is_truth(s):
-        return None if len(set(s.args)) < len(s.args) else _decision_kind(s.out in turns)
+        return None if len(set(s.args)) < len(s.args) else _decision_kind(s.out in iterations)
     if s.op in _EXTREMES or s.op in _TIES or (s.op == "copysign" and 1 not in movable):
         return "tie" if s.out in flowing else None
     jumps = s.op in _JUMPS or s.op == "copysign" or _is_truncation(s)
     return "jump" if jumps else None
 
 
-def _decision_kind(turns: bool) -> KinkKind:
-    return "trip count" if turns else "branch"
+def _decision_kind(iterations: bool) -> KinkKind:
+    return "trip count" if iterations else "branch"
 
 
 def _is_truth(s: Equation) -> bool:
@@ -183,7 +183,7 @@ def _flows(s: Statement) -> Iterator[tuple[Var, Atom]]:
             yield from ((s.out, index) for index in s.indices)
 
 
-def _deciding_turns(body: Block) -> set[Var]:
+def _deciding_iterations(body: Block) -> set[Var]:
     """Return the conditions that decide how many iterations a loop has."""
     found: set[Var] = set()
     for s in walk_statements(body):

@@ -39,7 +39,7 @@ _CANCELLING = {"lgamma", "digamma", "polygamma", "logaddexp"}
 
 
 def known_results(
-    program: Program, *, max_turns: int
+    program: Program, *, max_iterations: int
 ) -> Callable[[Sequence[Any]], list[tuple[Scalar, float, bool]]]:
     """Return the function that tells an element's results, and how exactly they are known.
 
@@ -48,10 +48,10 @@ def known_results(
     """
     names = {s.op for s in walk_statements(program.body) if isinstance(s, Equation)}
     if all(map(is_exact, names)):
-        run = interpreter(program, max_turns=max_turns)
+        run = interpreter(program, max_iterations=max_iterations)
         return lambda arguments: [(v, 0.0, True) for v in run(arguments)]
     witness = _Witness()
-    watched = interpreter(program, max_turns=max_turns, watch=witness)
+    watched = interpreter(program, max_iterations=max_iterations, watch=witness)
 
     def results_with_bounds(arguments: Sequence[Any]) -> list[tuple[Scalar, float, bool]]:
         witness.start(lambda: 0)

@@ -38,7 +38,7 @@ Tangents = dict[int, dict[Hashable, Atom]]
 
 @dataclass(frozen=True)
 class LinearStep:
-    """What a turn makes of one carry, at the point that a loop has reached."""
+    """What an iteration makes of one carry, at the point that a loop has reached."""
 
     value: Atom  # what the carry becomes
     # Index of a carry → partial derivative with respect to it, unless statically zero.
@@ -193,9 +193,9 @@ class _System:
         sizes = [self.size(i, j) for j in self.group]
         if aside is None:
             return entries, sizes, [self.residual(i), *side]
-        # One end of a bracket stays where an earlier turn has put it, and 0 = 0 is left of its
-        # equation; or the extra turn moves it to the solution, from far away.  Its tangent is not
-        # known, and is of no account where nothing is made of it.
+        # One end of a bracket stays where an earlier iteration has put it, and 0 = 0 is left of its
+        # equation; or the extra iteration moves it to the solution, from far away.  Its tangent is
+        # not known, and is of no account where nothing is made of it.
         unit = [1.0 if j == i else 0.0 for j in self.group]
         return (
             [call("where", aside, one, e) for one, e in zip(unit, entries, strict=True)],

@@ -59,8 +59,8 @@ class Recipe:
         How deep blocks nest.
     params, outputs : int
         At most this many; at least one.
-    turns : int
-        At most this many turns of a loop.
+    iterations : int
+        At most this many iterations of a loop.
     uniforms : bool
         Whether some params are uniform.
     arrays : bool
@@ -75,7 +75,7 @@ class Recipe:
     depth: int = 3
     params: int = 4
     outputs: int = 6
-    turns: int = 4
+    iterations: int = 4
     uniforms: bool = True
     arrays: bool = False
     sums: bool = False
@@ -339,7 +339,7 @@ class _Writer:
                 0
             ]
 
-        def turn(counter: Atom, *carries: Atom) -> Sequence[Atom]:
+        def iteration(counter: Atom, *carries: Atom) -> Sequence[Atom]:
             def following() -> list[Atom]:
                 return [
                     b.op("add", counter, b.const(1, I32)),
@@ -348,14 +348,14 @@ class _Writer:
 
             return self.nested_results(depth, following, (counter, *carries))
 
-        return b.while_([b.const(0, I32), *inits], test, turn)
+        return b.while_([b.const(0, I32), *inits], test, iteration)
 
     def loop_bound(self) -> Atom:
         """Return how many turns a loop takes: a constant, or a value that differs between lanes."""
         if self.chance(0.7):
-            turns = self.builder.const(self.recipe.turns + 1, I32)
-            return self.builder.op("mod", self.value(I32), turns)
-        return self.builder.const(self.integer(0, self.recipe.turns), I32)
+            iterations = self.builder.const(self.recipe.iterations + 1, I32)
+            return self.builder.op("mod", self.value(I32), iterations)
+        return self.builder.const(self.integer(0, self.recipe.iterations), I32)
 
 
 def _accepts(name: str, type: ScalarType) -> bool:

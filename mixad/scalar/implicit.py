@@ -143,7 +143,7 @@ def _sources_of(s: Statement, sources: dict[Var, _Sources]) -> list[_Sources]:
     return [read] * len(written_vars(s))
 
 
-# -- which turn ------------------------------------------------------------------------------------
+# -- which iteration -------------------------------------------------------------------------------
 
 
 def going_on(loop: While) -> Mapping[Var, bool]:
@@ -274,7 +274,7 @@ class Values:
         raise _refusal(
             self.loop,
             f"{self.function}: {_name(self.loop, carry)} becomes something else where this loop is "
-            "left than in its turns, and the implicit function theorem tells nothing of that",
+            "left than in its iterations, and the implicit function theorem tells nothing of that",
             "leave the loop first, and compute it from what the loop leaves",
         )
 
@@ -331,9 +331,10 @@ def refuse_total(values: Values, index: int) -> KernelGradientError:
     """Return the refusal of a carry that every iteration adds to: it solves no equation."""
     return _refusal(
         values.loop,
-        f"{values.function}: every turn of this loop adds to {_name(values.loop, index)}, whatever "
-        "it is: that is no step to a fixed point, which the implicit function theorem is about",
-        'differentiate it turn by turn, with loops="unrolled"',
+        f"{values.function}: every iteration of this loop adds to {_name(values.loop, index)}, "
+        "whatever it is: that is no step to a fixed point, which the implicit function theorem "
+        "is about",
+        'differentiate it iteration by iteration, with loops="unrolled"',
     )
 
 
@@ -343,7 +344,7 @@ def refuse_crowd(values: Values, unknowns: Sequence[int]) -> KernelGradientError
         values.loop,
         f"{values.function}: {len(unknowns)} values of this loop depend on each other; the "
         f"implicit function theorem is applied to at most {MAX_UNKNOWNS}",
-        'differentiate it turn by turn, with loops="unrolled"',
+        'differentiate it iteration by iteration, with loops="unrolled"',
     )
 
 

@@ -39,7 +39,7 @@ from mixad.scalar.types import F64, ScalarType
 from mixad.scalar.updates import OPS
 from mixad.scalar.widen import widen_program
 
-__all__ = ["EXACT", "FUNCTIONS", "OutsideError", "TurnLimitError", "Watch", "apply",
+__all__ = ["EXACT", "FUNCTIONS", "IterationLimitError", "OutsideError", "Watch", "apply",
            "as_argument", "definition", "interpret", "interpreter", "is_exact"]  # fmt: skip
 
 Scalar: TypeAlias = Any
@@ -59,7 +59,7 @@ class OutsideError(IndexError):
         self.shape = shape
 
 
-class TurnLimitError(RuntimeError):
+class IterationLimitError(RuntimeError):
     """A loop of a test program took more iterations than the test allows."""
 
 
@@ -67,15 +67,15 @@ def interpret(
     program: Program,
     arguments: Sequence[Any],
     *,
-    max_turns: int | None = None,
+    max_iterations: int | None = None,
     watch: Watch | None = None,
 ) -> tuple[Scalar, ...]:
     """Run a program for one element; return NumPy scalars, those of 16 bits as rounded float32.
 
     Arguments are scalars or NumPy arrays, then an array for each accumulator, which changes in
     place and is the output. The program goes on with what ``watch`` returns for each equation and
-    result. TurnLimitError beyond ``max_turns`` of a loop, OutsideError for an index outside,
-    negative from the end.
+    result. IterationLimitError beyond ``max_iterations`` of a loop, OutsideError for an index
+    outside, negative from the end.
 
     >>> from mixad.scalar.build import Builder
     >>> from mixad.scalar.types import F64
@@ -84,16 +84,16 @@ def interpret(
     >>> interpret(b.finish([b.op("mul", x, x)]), [3.0])
     (np.float64(9.0),)
     """
-    return interpreter(program, max_turns=max_turns, watch=watch)(arguments)
+    return interpreter(program, max_iterations=max_iterations, watch=watch)(arguments)
 
 
 def interpreter(
-    program: Program, *, max_turns: int | None = None, watch: Watch | None = None
+    program: Program, *, max_iterations: int | None = None, watch: Watch | None = None
 ) -> Callable[[Sequence[Any]], tuple[Scalar, ...]]:
     """Return `interpret` for one program: a function of the arguments, for many elements."""
     wide = widen_program(program)
     updates = {a.var: update_of(a) for a in wide.accumulators}
-    translation = _Translation(max_turns, watch, updates)
+    translation = _Translation(max_iterations, watch, updates)
     run = translation.block(wide.body)
     olds = (*program.params, *program.accumulators)
     news = (*wide.params, *wide.accumulators)
@@ -153,11 +153,11 @@ class _Translation:
 
     def __init__(
         self,
-        max_turns: int | None,
+        max_iterations: int | None,
         watch: Watch | None,
         updates: Mapping[Var, Callable[[Scalar, Scalar], Scalar]],
     ) -> None:
-        self.max_turns = max_turns
+        self.max_iterations = max_iterations
         self.watch = watch
         self.updates = updates
         self.constants: _Values = {}
@@ -229,17 +229,17 @@ class _Translation:
         return run
 
     def loop(self, s: While) -> _Step:
-        inits, carries, limit = self.read(s.inits), self.read(s.carries), self.max_turns
+        inits, carries, limit = self.read(s.inits), self.read(s.carries), self.max_iterations
         cond, body = self.block(s.cond), self.block(s.body)
 
         def run(values: _Values) -> None:
             _assign(values, s.carries, inits(values))
-            turns = 0
+            iterations = 0
             while cond(values)[0]:
-                if turns == limit:
-                    raise TurnLimitError(f"a loop takes more than {limit} turns")
+                if iterations == limit:
+                    raise IterationLimitError(f"a loop takes more than {limit} iterations")
                 _assign(values, s.carries, body(values))
-                turns += 1
+                iterations += 1
             _assign(values, s.outs, carries(values))
 
         return run

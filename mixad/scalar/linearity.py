@@ -119,8 +119,8 @@ def _grow_carries(s: While, found: dict[Var, int]) -> list[int]:
         found.update(zip(s.carries, carried, strict=True))
         _visit(s.cond, found)
         _visit(s.body, found)
-        turn = zip(carried, s.body.results, strict=True)
-        grown = [_sum(c, _linearity_of(a, found)) for c, a in turn]
+        iteration = zip(carried, s.body.results, strict=True)
+        grown = [_sum(c, _linearity_of(a, found)) for c, a in iteration]
         if grown == carried:
             is_fixed = _linearity_of(s.cond.results[0], found) <= _FIXED
             return carried if is_fixed else [_UNKNOWN] * len(carried)

@@ -107,7 +107,7 @@ def decided_results(
         walk.facts[program.params[slot].var] = Facts(partials=own, read=own, fraction=True)
     walk.block(program.body)
     reached = frozenset().union(*(walk.facts_of(program.outputs[m]).decided for m in outputs))
-    # A result of an inner loop may have got a partial in a later turn of the loop around it.
+    # A result of an inner loop may have got a partial in a later iteration of the loop around it.
     return tuple(_reports(program, walk, reached & walk.decided.keys()))
 
 
@@ -213,9 +213,9 @@ class _Walk:
         """Grow the facts about the carries until an iteration adds none."""
         self._depth += 1
         carried = [self.facts_of(a) for a in s.inits]
-        grown = self.turn(s, carried)
+        grown = self.iteration(s, carried)
         while grown != carried:
-            carried, grown = grown, self.turn(s, grown)
+            carried, grown = grown, self.iteration(s, grown)
         self._depth -= 1
         if s.names:
             self.loops[s.outs[0]] = s
@@ -224,7 +224,7 @@ class _Walk:
             self.facts_after_loop(o, f, n) for o, f, n in zip(s.outs, carried, names, strict=True)
         ]
 
-    def turn(self, s: While, carried: Sequence[Facts]) -> list[Facts]:
+    def iteration(self, s: While, carried: Sequence[Facts]) -> list[Facts]:
         for carry, facts in zip(s.carries, carried, strict=True):
             self.facts[carry] = facts.of_type(carry.type)
         self.block(s.cond)

@@ -429,7 +429,7 @@ class DualTransform:
         labels = [*slots, *(first + j for j in columns)]
         steps = {i: LinearStep(point[i], {}, {}) for i in rows}
         for chunk in even_chunks(len(labels)):
-            duals = self.turn(s, point, frozenset(labels[k] for k in chunk), known)
+            duals = self.iteration(s, point, frozenset(labels[k] for k in chunk), known)
             for i in rows:
                 steps[i] = _join_passes(steps[i], duals[i], first)
         return steps
@@ -439,7 +439,7 @@ class DualTransform:
         """A number above all slots, from which carries of a loop count theirs."""
         return 1 + max(slot for slots in self.active.values() for slot in slots)
 
-    def turn(
+    def iteration(
         self, s: While, point: Sequence[Atom], labels: frozenset[int], known: Mapping[Var, bool]
     ) -> tuple[Dual, ...]:
         """Evaluate an iteration of a loop at a point; ``labels``: slots, `first_free` + carry."""

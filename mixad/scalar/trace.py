@@ -48,8 +48,8 @@ class Step:
     line : Line
         The line of the function, or of one that it calls: ``number``, ``text``, ``filename``; what
         a function of mixad's computes has the user's line as ``line.users``.
-    turns : tuple of int
-        The turn of each loop around, outer ones first, counted from 1.
+    iterations : tuple of int
+        The iteration of each loop around, outer ones first, counted from 1.
     text : str
         The equation, with variables as ``source`` numbers them.
     dual : DualChunk
@@ -58,7 +58,7 @@ class Step:
     """
 
     line: Line
-    turns: tuple[int, ...]
+    iterations: tuple[int, ...]
     text: str
     dual: DualChunk[Any]
 
@@ -185,7 +185,7 @@ class _Loop:
     """A running loop, and its iterations so far."""
 
     statement: While
-    turns: int = 0
+    iterations: int = 0
 
     @property
     def is_users(self) -> bool:
@@ -221,7 +221,7 @@ class _Tracing(DualTransform):
 
     def block(self, block: Block) -> tuple[DualChunk[Atom], ...]:
         if self.loops and block is self.loops[-1].statement.cond:
-            self.loops[-1].turns += 1
+            self.loops[-1].iterations += 1
             self.line = self.loops[-1].statement.line or self.line
             for carry in self.loops[-1].statement.carries:
                 self.note(carry, self.atom_text(carry))
@@ -258,5 +258,5 @@ class _Tracing(DualTransform):
         return str(atom.value) if isinstance(atom, Const) else self.spellings.get(atom, str(atom))
 
     def note(self, var: Var, text: str) -> None:
-        turns = tuple([loop.turns for loop in self.loops if loop.is_users])
-        self.steps.append(Step(self.line, turns, text, self.compute_dual(self.duals[var])))
+        iterations = tuple([loop.iterations for loop in self.loops if loop.is_users])
+        self.steps.append(Step(self.line, iterations, text, self.compute_dual(self.duals[var])))

@@ -25,7 +25,7 @@ from mixad.tape.entries import (
     Stores,
 )
 from mixad.tape.fusion import value_of
-from mixad.tape.gradient_plan import MADE, contraction_of
+from mixad.tape.gradient_plan import IN_MEMORY, contraction_of
 from mixad.tape.graph import TraceGraph
 from mixad.tape.journal import Register
 from mixad.tape.materialize import Run
@@ -187,7 +187,7 @@ class _WayBack(Run):
             arrays = entry.plan.arrays(arguments, entry.shape, entry.options)
             self.fill(entry.results, arrays)
             for target, kind, place in entry.targets:
-                made = arrays[place] if kind in MADE else given[place]
+                made = arrays[place] if kind in IN_MEMORY else given[place]
                 self._add(target, made, kind == "array")
             for placed in entry.placed:
                 self._add(placed.target, placed.added_up(arrays, given, entry.shape), True)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mixad.kernel.options import KernelOptions, Mode
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.ir import Const, Program
 from mixad.tape.broadcasting import broadcast_to
 from mixad.tape.fusion import FusedProgram
@@ -20,7 +20,7 @@ from mixad.tape.pullback_plan import PullbackPlan, plan_pullback
 from mixad.tape.tracer import Tracer
 
 __all__ = [
-    "MADE",
+    "IN_MEMORY",
     "GradientPlan",
     "GradientRequest",
     "contraction_of",
@@ -34,7 +34,7 @@ GradientPlace: TypeAlias = tuple[Literal["array", "shared", "cotangent", "zero"]
 """Where a gradient is: an ``"array"`` that the kernel makes, one ``"shared"`` by several gradients,
 one of the ``"cotangent"``s itself, or nowhere, since it is ``"zero"``."""
 
-MADE = ("array", "shared")
+IN_MEMORY = ("array", "shared")
 """What the kernel makes."""
 
 
@@ -87,7 +87,7 @@ class GradientRequest(NamedTuple):
     wrt: tuple[int, ...]  # leaves whose gradients are wanted
     cotangents: tuple[int, ...]  # results that have a cotangent
     primals: tuple[tuple[int, Shape | None], ...]
-    shapes: tuple[Shape | Part | None, ...]
+    shapes: tuple[Shape | SubBox | None, ...]
     mode: Mode
     units: tuple[int, ...] = ()  # positions in `cotangents` of those that are known to be 1
 
@@ -142,7 +142,7 @@ def plan_of_pullback(
     program: Program,
     pullback: PullbackPlan,
     primals: Sequence[tuple[int, Shape | None]],
-    shapes: Sequence[Shape | Part | None],
+    shapes: Sequence[Shape | SubBox | None],
     *,
     copies: bool = False,
 ) -> GradientPlan:
@@ -163,7 +163,7 @@ def plan_of_pullback(
         else:
             value = (at[0], pullback.passes[at[0]].outputs[at[1]], shape)
             new = len(outputs)
-            is_own = copies or isinstance(shape, Part)  # parts are added to the whole
+            is_own = copies or isinstance(shape, SubBox)  # parts are added to the whole
             index = new if is_own else made.setdefault(value, new)
             places.append(("array", index))
             if index == new:
@@ -172,8 +172,8 @@ def plan_of_pullback(
     return GradientPlan(call, pullback.kept, _shared(places), len(primals))
 
 
-def _request(at: tuple[int, int], shape: Shape | Part | None) -> OutputRequest:
-    if isinstance(shape, Part):
+def _request(at: tuple[int, int], shape: Shape | SubBox | None) -> OutputRequest:
+    if isinstance(shape, SubBox):
         return OutputRequest(*at, part=shape)
     return OutputRequest(*at, shape)
 

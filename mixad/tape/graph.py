@@ -138,7 +138,7 @@ class Graph:
         """Return what is wanted of a kernel, with its registers; note what is there of it."""
         found = []
         for output, request in enumerate(node.outputs):
-            register, cell = self._register(id(node), output), node.held(output)
+            register, cell = self._register(id(node), output), node.live_cell(output)
             self.nodes[register] = node, output
             if node.partials is not None:  # what reads it has it
                 self.made.add(register)
@@ -238,7 +238,7 @@ def _pending(sources: Iterable[Any]) -> Iterator[Any]:
     for source in sources:
         if type(source) is Origin:
             node: Any = source.node
-            if not node.is_made(source.output):
+            if not node.is_materialized(source.output):
                 yield node
         elif type(source) is Cell and type(source.pending) in (KernelNode, Waiting):
             yield source.pending

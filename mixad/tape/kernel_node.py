@@ -142,14 +142,14 @@ class KernelNode:
         self._further: dict[int, weakref.ref[Cell]] = _NOTHING
         self._kept: dict[int, Cell] = {}
 
-    def held(self, output: int) -> Cell | None:
+    def live_cell(self, output: int) -> Cell | None:
         """Return the cell of an output; None if nobody holds it."""
         found = self._further.get(output) if output else self._first
         return None if found is None else found()
 
     def cell(self, output: int) -> Cell:
         """Return the cell of an output, which may be pending; where threads share it, locked."""
-        cell = self.held(output)
+        cell = self.live_cell(output)
         if cell is None:
             request = self.outputs[output]
             shape = self.shape if request.shape is None else request.shape
@@ -167,9 +167,9 @@ class KernelNode:
         """Return an output as a tracer."""
         return self.tracer_type(self.cell(output), Origin(self, output, self.levels))
 
-    def is_made(self, output: int) -> bool:
+    def is_materialized(self, output: int) -> bool:
         """Whether the array of an output is there."""
-        cell = self.held(output)
+        cell = self.live_cell(output)
         return cell is not None and cell.pending is None
 
     def argument(self, index: int) -> Argument:
@@ -188,7 +188,7 @@ class KernelNode:
         """Return the pending outputs that are live: index, cell, what is wanted."""
         found = []
         for output, request in enumerate(self.outputs):
-            cell = self.held(output)
+            cell = self.live_cell(output)
             if cell is not None and cell.pending is not None:
                 found.append((output, cell, request))
         return found
@@ -214,7 +214,7 @@ class KernelNode:
             [OutputRequest(0, at, r.shape) for r, at in zip(self.outputs, results, strict=True)]
         )
         for output in range(len(self.outputs)) if self.uses else ():
-            cell = self.held(output)
+            cell = self.live_cell(output)
             if cell is not None:
                 self._kept[output] = cell
 

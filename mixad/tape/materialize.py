@@ -125,7 +125,7 @@ class Run:
             self.made[register] = array
             node, output = self._nodes.get(register, (None, 0))
             if type(node) is KernelNode:
-                cell = node.keep(output) if register in self._kept else node.held(output)
+                cell = node.keep(output) if register in self._kept else node.live_cell(output)
                 if cell is not None and cell.pending is not None:
                     cell.fill(array, check_mode(node.levels))
 

@@ -71,7 +71,7 @@ class AliasInfo(NamedTuple):
     is_array: bool = False
 
 
-class _Retired(Level):
+class _StaleView(Level):
     """A transform that never ran: a tracer that may not be used any more depends on it."""
 
     __slots__ = ("part", "was", "writer")
@@ -242,7 +242,7 @@ def retire_others(tracer: Tracer) -> None:
 
 
 def _retire(tracer: Tracer, origin: Origin, writer: Tracer) -> None:
-    levels = origin.levels | {_Retired(origin, writer)}
+    levels = origin.levels | {_StaleView(origin, writer)}
     tracer.origin, tracer.sharing = origin._replace(levels=levels), None
 
 
@@ -253,7 +253,7 @@ def retire_flat(tracer: Tracer, writer: Tracer, part: Operation | None) -> None:
     """
     strand = tracer.strand
     assert strand is not None
-    levels = frozenset((strand.level, _Retired(tracer.state, writer, part)))
+    levels = frozenset((strand.level, _StaleView(tracer.state, writer, part)))
     tracer.cell = Cell(tracer.shape, tracer.kind, strand.device)
     tracer.origin = Origin(cast("Node", None), 0, levels)
     tracer.sharing = tracer.state = None
@@ -332,6 +332,6 @@ def base_of(result: Any, operands: Sequence[Any]) -> Base | None:
     return Base(None if is_operand else next(found, None), sharing.is_read_only)
 
 
-def _retired(tracer: Tracer) -> _Retired | None:
-    found = [level for level in tracer.origin.levels if isinstance(level, _Retired)]
+def _retired(tracer: Tracer) -> _StaleView | None:
+    found = [level for level in tracer.origin.levels if isinstance(level, _StaleView)]
     return found[0] if len(found) == 1 else None

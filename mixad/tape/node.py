@@ -17,7 +17,7 @@ from mixad.backends.arrays import NUMPY, Array, Library, library_of
 from mixad.backends.autocast import in_given_types
 from mixad.backends.hookspecs import LaunchBlock
 from mixad.errors import TracerError
-from mixad.kernel.spec import Part
+from mixad.kernel.spec import SubBox
 from mixad.tape.buffer import Buffer, buffer_of, copied
 from mixad.tape.cell import Cell, Kind
 from mixad.tape.tracer import (
@@ -169,7 +169,7 @@ class Rule:
     is_part: bool = False  # a small part is copied out of an array that is still written to
     # For one argument of shape `own`, of whose elements the value is made: ``(own, **static)`` is
     # the box that it is; None if it is no box.
-    part: Callable[..., Part | None] | None = None
+    part: Callable[..., SubBox | None] | None = None
     # For one argument of shape `own`, whose elements the value moves around: ``(own, **static)`` is
     # how far along each axis; None if not along axes.
     steps: Callable[..., tuple[int, ...] | None] | None = None
@@ -242,7 +242,7 @@ class RuleNode:
         """The rule's."""
         return self.rule.name
 
-    def part(self) -> Part | None:
+    def part(self) -> SubBox | None:
         """Return the box of the argument that the value is; None if it is no box."""
         if self.rule.part is None:
             return None

@@ -22,12 +22,12 @@ from typing import Any, TypeAlias
 from mixad.kernel.boxes import Box, common_box, subtract_box
 from mixad.kernel.cost import block_cost
 from mixad.kernel.options import KernelOptions, Mode
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import Atom, Program, Var, While, walk_statements
 from mixad.tape.fusion import FusedProgram
 from mixad.tape.gradient_plan import (
-    MADE,
+    IN_MEMORY,
     GradientPlan,
     GradientRequest,
     in_shape,
@@ -57,7 +57,7 @@ class PaddedSum:
     """Cotangents of parts of one value, the first made as the whole with zeros around it."""
 
     target: Any  # the place of the value
-    parts: tuple[tuple[str, int, Part], ...]  # kind, index (see `GradientPlan.places`), and where
+    parts: tuple[tuple[str, int, SubBox], ...]  # kind, index (see `GradientPlan.places`), and where
 
     def added_up(self, arrays: Sequence[Any], given: Sequence[Any], shape: Shape) -> Any:
         """Return the whole, from what the kernel made and the cotangents that it took.
@@ -66,7 +66,7 @@ class PaddedSum:
         """
         whole = arrays[self.parts[0][1]]
         for kind, at, part in self.parts[1:]:
-            value = arrays[at] if kind in MADE else given[at]
+            value = arrays[at] if kind in IN_MEMORY else given[at]
             _add(whole, Box(part.starts, shape), value)
         return whole
 
@@ -107,7 +107,9 @@ class ShiftedSum:
             arrays = self.plan.arrays(kept, box.extents, options)
             for gradient, there, here in added:
                 kind, at = self.plan.places[gradient]
-                made = arrays[at] if kind in MADE else _cut(values[self.leaves + at], box, shape)
+                made = (
+                    arrays[at] if kind in IN_MEMORY else _cut(values[self.leaves + at], box, shape)
+                )
                 _add(whole, here, _cut(made, there, box.extents))
         return whole
 
@@ -127,7 +129,7 @@ def _cut(value: Any, box: Box | None, shape: Shape) -> Any:
     return value[tuple([slice(None) if n == 1 else key for n, key in zip(own, keys, strict=True)])]
 
 
-def is_placeable(part: Part, shape: Shape) -> bool:
+def is_placeable(part: SubBox, shape: Shape) -> bool:
     """Whether a kernel over a shape can write a part: its loops go through the whole in order."""
     extents = zip(part.whole, shape, strict=True) if len(part.whole) == len(shape) else [(0, 1)]
     return 0 not in shape and shape != () and all(n > 1 or own == 1 for own, n in extents)
@@ -137,7 +139,7 @@ def move_shifted(
     fused: FusedProgram,
     shapes: Sequence[Shape],
     asked: GradientRequest,
-    wholes: Mapping[Any, Mapping[int, Part]],
+    wholes: Mapping[Any, Mapping[int, SubBox]],
     shape: Shape,
 ) -> tuple[GradientRequest, list[ShiftedSum]]:
     """Return what is wanted of the kernel, and what kernels of their own add up.
@@ -164,7 +166,7 @@ def move_shifted(
 
 
 def placed_parts(
-    wholes: Mapping[Any, Mapping[int, Part]], places: Mapping[int, tuple[str, int]]
+    wholes: Mapping[Any, Mapping[int, SubBox]], places: Mapping[int, tuple[str, int]]
 ) -> Iterator[PaddedSum]:
     """Yield which parts a kernel has made; `places` says where each leaf's gradient is."""
     for target, parts in wholes.items():
@@ -178,7 +180,7 @@ def placed_parts(
 
 
 def placed_in_one(
-    fused: FusedProgram, asked: GradientRequest, parts: Mapping[int, Part]
+    fused: FusedProgram, asked: GradientRequest, parts: Mapping[int, SubBox]
 ) -> GradientRequest:
     """Return what is wanted, with the first part of a value that is not zero placed in its whole.
 
@@ -196,7 +198,7 @@ def placed_in_one(
 def shifted(
     fused: FusedProgram,
     asked: GradientRequest,
-    parts: Mapping[int, Part],
+    parts: Mapping[int, SubBox],
     target: Any,
     shape: Shape,
     is_alike: Callable[[int], bool],
@@ -224,7 +226,7 @@ def shifted(
     none = tuple([None] * len(wrt))
     return ShiftedSum(
         target=target,
-        inner=_call(program, Part(whole, common.starts)),
+        inner=_call(program, SubBox(whole, common.starts)),
         arguments=tuple([(at, None if k is None else insides[k]) for at, k in reads]),
         extents=common.extents,
         edges=tuple(_edges(shape, boxes, insides)),
@@ -270,7 +272,7 @@ def _edges(shape: Shape, boxes: Sequence[Box], insides: Sequence[Box]) -> list[_
 
 
 @lru_cache(maxsize=1024)
-def _call(program: Program, part: Part) -> KernelCall:
+def _call(program: Program, part: SubBox) -> KernelCall:
     return KernelCall((program,), (OutputRequest(0, 0, None, part),))
 
 

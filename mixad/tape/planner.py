@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from mixad.backends.execute import writes_parts
 from mixad.kernel.options import KernelOptions
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.loop_results import ComparisonOnlyResult, decided_results
 from mixad.tape.entries import (
     Contracted,
@@ -40,7 +40,7 @@ from mixad.tape.fusion import (
     internal,
 )
 from mixad.tape.gradient_plan import (
-    MADE,
+    IN_MEMORY,
     GradientPlan,
     GradientRequest,
     contraction_of,
@@ -298,7 +298,7 @@ class Planner:
 
     # -- values ------------------------------------------------------------------------------------
 
-    def is_made(self, register: Register) -> bool:
+    def is_materialized(self, register: Register) -> bool:
         """Whether a value is there: it came in, or has been made."""
         return register >= 0 or register in self._made
 
@@ -325,7 +325,7 @@ class Planner:
 
     def make(self, register: Register) -> None:
         """Plan what makes a value, which is stored if others read it."""
-        if not (self._is_inner or self.is_made(register)):
+        if not (self._is_inner or self.is_materialized(register)):
             equation = self.maker(register)
             if type(equation) is KernelEquation and self._uses[id(equation)]:
                 self.keep(register)
@@ -339,7 +339,7 @@ class Planner:
             (at, register, request)
             for at, member in enumerate(members)
             for request, register in member.outputs
-            if not self.is_made(register) and self._is_held(register)
+            if not self.is_materialized(register) and self._is_held(register)
         ]
 
     def _is_held(self, register: Register) -> bool:
@@ -356,7 +356,7 @@ class Planner:
         if True not in equation.pending:
             return list(equation.pending)
         pairs = zip(equation.arguments, equation.pending, strict=True)
-        return [pending and not self.is_made(register) for register, pending in pairs]
+        return [pending and not self.is_materialized(register) for register, pending in pairs]
 
     def pending(self, equation: KernelEquation) -> Iterator[Register]:
         """Return what a kernel reads that was pending when it was recorded."""
@@ -370,7 +370,7 @@ class Planner:
         stack = [root]
         while stack:
             register = stack[-1]
-            if self.is_made(register):
+            if self.is_materialized(register):
                 stack.pop()
                 continue
             missing, run = self._prepared(register, others if len(stack) == 1 else ())
@@ -379,7 +379,7 @@ class Planner:
             else:
                 stack.pop()
                 run()
-                if not self.is_made(register):
+                if not self.is_materialized(register):
                     raise NotPlannedError
 
     def _prepared(
@@ -394,7 +394,7 @@ class Planner:
             entry = Viewed(equation.whole, equation.strided, register)
             return [], partial(self.append, entry, register)
         if type(equation) is RuleEquation and equation.waits:
-            missing = [r for r in equation.arguments if not self.is_made(r)]
+            missing = [r for r in equation.arguments if not self.is_materialized(r)]
             for each in missing:
                 self.keep(each)
             return missing, partial(self._apply, equation)
@@ -431,7 +431,7 @@ class Planner:
 
     def _pending(self, registers: Sequence[Register]) -> list[Register]:
         """Return what has to be made first; it is stored."""
-        found = [r for r in dict.fromkeys(registers) if not self.is_made(r)]
+        found = [r for r in dict.fromkeys(registers) if not self.is_materialized(r)]
         self._kept.update(found)
         return found
 
@@ -484,7 +484,7 @@ class Planner:
 
     def _make_asked(self, equation: KernelEquation, asked: Sequence[_Result]) -> None:
         """Launch a kernel together with partials that the user has asked for."""
-        if id(equation) in self._stored or any(map(self.is_made, equation.results)):
+        if id(equation) in self._stored or any(map(self.is_materialized, equation.results)):
             return
         for register in self._pending(equation.arguments):
             self._make(register)
@@ -564,8 +564,8 @@ class Planner:
         if all((id(each) in inside) == (each is not members[at]) for each in members):
             return False  # all that the kernel reads comes before it
         member = members[at]
-        is_made = any(map(self.is_made, member.results))
-        return is_made or self._uses[id(member)] > inside[id(member)]
+        is_materialized = any(map(self.is_materialized, member.results))
+        return is_materialized or self._uses[id(member)] > inside[id(member)]
 
     def _read_inside(self, members: Sequence[KernelEquation]) -> Iterator[int]:
         """Yield the ids of what makes the arguments of members that were pending."""
@@ -594,7 +594,7 @@ class Planner:
         members = _Members(self, root)
         if others and math.prod(root.shape) <= _MAX_ELEMENTS and self.live([root]):
             for register in reversed(others):
-                other = None if self.is_made(register) else self.maker(register)
+                other = None if self.is_materialized(register) else self.maker(register)
                 if self._is_beside(other, root):
                     members.add(other)
         return members.order
@@ -611,7 +611,7 @@ class Planner:
             type(producer) is KernelEquation
             and _is_alike(producer, reader)
             and self.is_readable_inside(register)
-            and not self.is_made(register)
+            and not self.is_materialized(register)
         )
 
     def is_readable_inside(self, register: Register) -> bool:
@@ -836,12 +836,12 @@ class Planner:
         asked: GradientRequest,
         part_of: _PartOf,
         found: Mapping[Register, None],
-    ) -> dict[Register, dict[int, Part]]:
+    ) -> dict[Register, dict[int, SubBox]]:
         """Return the values that leaves are parts of, with the leaves and which parts they are.
 
         If a value has a cotangent already, a single part of it is added to that.
         """
-        wholes: dict[Register, dict[int, Part]] = {}
+        wholes: dict[Register, dict[int, SubBox]] = {}
         for leaf, shape in zip(asked.wrt, asked.shapes, strict=True):
             known = part_of(fusion.registers[leaf]) if shape is None else None
             if known is not None and is_placeable(known[1], group.shape):
@@ -864,8 +864,8 @@ class Planner:
             return alone, ()
         plan = plan_gradients(fusion.fused, asked)
         leaves = [i for i in plan.kept if i < len(fusion.registers) and i not in alone.kept]
-        waiting = [i for i in leaves if not self.is_made(fusion.registers[i])]
-        is_free = any(kind in MADE for kind, _ in alone.places)
+        waiting = [i for i in leaves if not self.is_materialized(fusion.registers[i])]
+        is_free = any(kind in IN_MEMORY for kind, _ in alone.places)
         return (plan, ()) if is_free and not waiting else (alone, waiting)
 
     def _note_decided(
@@ -977,7 +977,7 @@ class _Walk:
         while left:
             register = left.pop()
             equation = planner.maker(register)
-            if equation is None and not planner.is_made(register):
+            if equation is None and not planner.is_materialized(register):
                 raise NotPlannedError  # no equation is known: its cotangent would go nowhere
             if equation is not None:
                 self._waiting[id(equation)] += 1
@@ -1093,7 +1093,7 @@ class _Walk:
             self._give(found, *group.members)
             group.members = []
 
-    def _part(self, group: FusionGroup, register: Register) -> tuple[Register, Part] | None:
+    def _part(self, group: FusionGroup, register: Register) -> tuple[Register, SubBox] | None:
         """Return what a value is a part of, and which, if one group alone gives its cotangent."""
         equation = self._planner.maker(register)
         if type(equation) is not RuleEquation or type(equation.rule) is not Rule:
@@ -1107,7 +1107,7 @@ class _Walk:
         return None if part is None else (equation.arguments[0], part)
 
 
-_PartOf: TypeAlias = Callable[[Register], tuple[Register, Part] | None]
+_PartOf: TypeAlias = Callable[[Register], tuple[Register, SubBox] | None]
 """Returns what a value is a part of, and which part, if it gets no other cotangent; else None."""
 
 

@@ -39,7 +39,7 @@ from mixad.tape.entries import (
     Stores,
     Viewed,
 )
-from mixad.tape.gradient_plan import MADE, contraction_of, in_shape
+from mixad.tape.gradient_plan import IN_MEMORY, contraction_of, in_shape
 from mixad.tape.journal import Noted, Register
 from mixad.tape.kernel_call import KernelCall, kernel_values
 from mixad.tape.moves import runs_of
@@ -669,7 +669,7 @@ class _PlanMaker:
         for register, place in zip(entry.results, made, strict=False):
             self._name(register, place)
         for target, kind, place in entry.targets:
-            found = made[place] if kind in MADE else given[place]
+            found = made[place] if kind in IN_MEMORY else given[place]
             self._add(target, found, kind == "array")
         for placed in entry.placed:
             whole = self._new(None)

@@ -223,7 +223,7 @@ def _pushed_kernel(
             return None if position is None else sum_to(recorded.traced(position), shape)
 
         primal, partials = plan.outputs[request.result]
-        value = None if node.is_made(output) else summed(primal)
+        value = None if node.is_materialized(output) else summed(primal)
         return Dual(value, tuple(map(summed, partials)))
 
     return result

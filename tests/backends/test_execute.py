@@ -27,7 +27,7 @@ from mixad.backends.hookspecs import API_VERSION, BackendSpec, Capability, hooki
 from mixad.backends.reference.backend import ReferenceBackend
 from mixad.backends.registry import PluginSource, Registry
 from mixad.errors import BackendError, KernelIndexError, KernelTypeError, TracerError
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.kernel.tiling import BLOCK
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
@@ -186,7 +186,7 @@ _READ_TO_THE_LAST_PAGE = """
 import ctypes, mmap
 import numpy as np
 from mixad.backends.execute import execute
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.build import Builder
 from mixad.scalar.types import F32, U8
 
@@ -441,7 +441,7 @@ def test_parts_that_begin_elsewhere_are_one_launch(monkeypatch):
     x = numbers(5, start=1)
     kernels = []
     for start in range(40):
-        request = OutputRequest(0, 0, part=Part((50,), (start,)))
+        request = OutputRequest(0, 0, part=SubBox((50,), (start,)))
         kernels.append(kernel_for((WEIGHTED_SUM,), (request,)))
         for backend in (None, "cpu"):
             (placed,) = kernels[-1]([x, x, x], backend)
@@ -679,7 +679,7 @@ def test_a_plugin_that_fails_later_is_left_then(offering):
 def test_a_fallback_that_writes_no_parts_is_not_asked_to(offering, monkeypatch):
     methods = {"moved": len, "bind": raising(OSError("boom"))}
     offering(type("Failing", (Own,), methods)(), writes_parts=True)
-    part = (OutputRequest(0, 0, part=Part((5,), (1,))),)
+    part = (OutputRequest(0, 0, part=SubBox((5,), (1,))),)
     x = numbers(3)
     with pytest.warns(RuntimeWarning, match="boom"):
         (got,) = Kernel((WEIGHTED_SUM,), part)([x, x, x])
@@ -696,7 +696,7 @@ def test_a_backend_that_cannot_move_a_launch_is_left_and_all_parts_know_of_it(of
     methods = {"moved": raising(OSError("boom"))}
     offering(type("Failing", (Own,), methods)(), writes_parts=True)
     kernels = [
-        Kernel((WEIGHTED_SUM,), (OutputRequest(0, 0, part=Part((5,), (start,))),))
+        Kernel((WEIGHTED_SUM,), (OutputRequest(0, 0, part=SubBox((5,), (start,))),))
         for start in (1, 2)
     ]
     x = numbers(3)
@@ -786,7 +786,7 @@ SMALL_STACK = """
 import threading
 import numpy as np
 from mixad.backends.execute import Kernel
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.build import Builder
 from mixad.scalar.types import F64
 

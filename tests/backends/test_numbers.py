@@ -15,7 +15,7 @@ import mixad
 from mixad.backends.execute import Kernel
 from mixad.backends.numbers import scalar_evaluator
 from mixad.errors import KernelTypeError
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.build import Builder
 from mixad.scalar.interpret import interpret
 from mixad.scalar.ir import Program
@@ -87,7 +87,7 @@ def test_only_short_exact_programs_on_floats_are_taken() -> None:
     assert scalar_evaluator((half(),), one) is not None
     assert scalar_evaluator((half(), half()), one) is None
     assert scalar_evaluator((half(),), (OutputRequest(0, 0, (1,)),)) is None
-    assert scalar_evaluator((half(),), (OutputRequest(0, 0, part=Part((3,), (1,))),)) is None
+    assert scalar_evaluator((half(),), (OutputRequest(0, 0, part=SubBox((3,), (1,))),)) is None
     assert scalar_evaluator((half(kind="uniform"),), one) is None
     assert scalar_evaluator((half(BF16),), one) is None
     assert scalar_evaluator((half(I64, op="floordiv"),), one) is None

@@ -208,13 +208,13 @@ def test_another_value_does_not_compile_and_is_computed_with(compiled: list[Any]
     wrong = []
     for way, make in WAYS.items():
         for kind, values in VALUES.items():
-            for turn, value in enumerate(values):
+            for iteration, value in enumerate(values):
                 before = len(compiled)
                 got = mixad.broadcast(make(value))(X)
                 wanted = np.array([_at(make(value), k) for k in range(len(X))])
                 if not np.allclose(got, wanted, rtol=1e-5):
                     wrong.append((way, kind, value, got, wanted))
-                if turn and len(compiled) > before:
+                if iteration and len(compiled) > before:
                     wrong.append((way, kind, value, "compiled"))
     assert not wrong
 

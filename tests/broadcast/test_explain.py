@@ -150,7 +150,7 @@ def test_flops_grow_with_the_elements_and_with_loops() -> None:
         return y
 
     explained = mixad.broadcast(powers).explain(lone(3), np.ones(3, "i8"))
-    assert explained.flops > 3 * 8  # a product in each of the turns that are assumed
+    assert explained.flops > 3 * 8  # a product in each of the iterations that are assumed
 
 
 @pytest.mark.parametrize(("name", "least", "most"), [("exp", 10, 60), ("tan", 20, 120)])

@@ -128,7 +128,7 @@ def nested(a, b):
 
 @mixad.broadcast(loops="implicit")
 def damped(a, b):
-    """Left at a small residual, with a damping that only the turns read."""
+    """Left at a small residual, with a damping that only the iterations read."""
     x, damping = 1.0, 0.5
     while True:
         residual = x * x * x + b * x - a
@@ -272,7 +272,7 @@ def test_values_are_those_of_the_loop_as_it_is(name):
 
 @pytest.mark.slow
 def test_a_lagging_iteration_has_the_derivative_of_its_limit():
-    """Dual numbers in every turn lag a turn behind the value; here both are as good."""
+    """Dual numbers in every iteration lag an iteration behind the value; here both are as good."""
 
     def slow(a):
         x, old = 0.0, 1.0
@@ -293,7 +293,7 @@ def test_a_lagging_iteration_has_the_derivative_of_its_limit():
 
 
 def test_newtons_method_that_begins_at_the_solution():
-    """One turn is made: enough for one derivative, not for two."""
+    """One iteration is made: enough for one derivative, not for two."""
 
     @mixad.broadcast(loops="implicit")
     def root(a):
@@ -621,7 +621,7 @@ def test_keplers_equation_at_zero():
 
 
 def bracketed(a):
-    """Newton's method in a bracket; where it stops, the next turn would move one end to it."""
+    """Newton's method in a bracket; where it stops, the next iteration would move one end to it."""
     low, high = 0.0, 10.0
     x, step = 1.0, 1.0
     while abs(step) > 1e-8 * x:

@@ -80,7 +80,7 @@ def halved_until(x):
 
 @pytest.mark.parametrize("kernel", [halved, halved_until])
 def test_changes_of_the_number_of_turns(kernel):
-    """Near 1, 2, 4, 8, ... another turn is made, or not."""
+    """Near 1, 2, 4, 8, ... another iteration is made, or not."""
     x = np.asarray([0.3, 1.0 + 1e-9, 1.5, 2.0, 3.9, 4.0 - 1e-8, 8.0 * (1 + 1e-9), 100.0])
     report = kernel.kinks(x)
     assert found(report, "trip count") == {(1,), (3,), (5,), (6,)}

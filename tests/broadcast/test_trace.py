@@ -60,10 +60,10 @@ def halved(x, y):
 
 def test_turns_of_a_loop_are_shown_and_the_branch_that_is_taken():
     trace = halved.trace(np.asarray([0.1, 6.0]), 0.5, at=1)
-    turns = steps_of(trace, "x = 0.5 * x")
-    assert [step.turns for step in turns] == [(1,), (2,), (3,)]
-    assert [step.dual.primal for step in turns] == [3.0, 1.5, 0.75]
-    assert [step.dual.partials["x"] for step in turns] == [0.5, 0.25, 0.125]
+    iterations = steps_of(trace, "x = 0.5 * x")
+    assert [step.iterations for step in iterations] == [(1,), (2,), (3,)]
+    assert [step.dual.primal for step in iterations] == [3.0, 1.5, 0.75]
+    assert [step.dual.partials["x"] for step in iterations] == [0.5, 0.25, 0.125]
     assert not steps_of(trace, "y * y")
     assert trace.returned[0].partials == {"x": 2 * 0.75 * 0.125}
     other = halved.trace(np.asarray([0.1, 6.0]), 0.5, at=0)
@@ -80,8 +80,8 @@ def test_turns_of_loops_in_loops_are_told_apart():
                 total = total + x * j
         return total
 
-    turns = [step.turns for step in steps_of(nested.trace(3.5), "total + x * j")]
-    assert sorted(set(turns)) == [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)]
+    iterations = [step.iterations for step in steps_of(nested.trace(3.5), "total + x * j")]
+    assert sorted(set(iterations)) == [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)]
 
 
 @mixad.broadcast

@@ -20,7 +20,7 @@ from mixad.scalar.verify import verify
 
 TYPES = [F64, F32, F16, I32, BOOL]
 SIZES = [1, 5, 16, 17, 200]
-TURNS = 6
+ITERATIONS = 6
 """Elements of a row, which a lane writes."""
 
 
@@ -103,7 +103,7 @@ def scratch(type, *, touches=False, is_inside=True, transposed=False):
     b = Builder("scratch")
     i, xs = b.param("i", I64), b.array_param("xs", ArrayType(type, 2))
     row, one = b.accumulator("row", ArrayType(type, 2), "write"), b.const(1, I64)
-    begin, count = b.const(0, I64), b.const(TURNS, I64)
+    begin, count = b.const(0, I64), b.const(ITERATIONS, I64)
 
     def place(j):
         return (j, i) if transposed else (i, j)
@@ -123,7 +123,7 @@ def scratch(type, *, touches=False, is_inside=True, transposed=False):
                  lambda j: [b.touch(row, *place(j)), b.op("add", j, one)][1:])  # fmt: skip
     write(begin, x(begin))
 
-    def turn(j):
+    def iteration(j):
         before = read(b.op("sub", j, one))
         third = b.op("eq", b.op("mod", j, b.const(3, I64)), b.const(2, I64))
 
@@ -139,8 +139,8 @@ def scratch(type, *, touches=False, is_inside=True, transposed=False):
         write(j, plus(b, read(j), again))
         return [b.op("add", j, one)]
 
-    b.while_([one], lambda j: b.op("lt", j, b.const(TURNS - 1, I64)), turn)
-    last = b.const(TURNS - 1, I64)
+    b.while_([one], lambda j: b.op("lt", j, b.const(ITERATIONS - 1, I64)), iteration)
+    last = b.const(ITERATIONS - 1, I64)
     is_even = b.op("eq", b.op("mod", i, b.const(2, I64)), begin)
     b.if_(is_even, lambda: write(last, read(begin)) or [], lambda: write(last, x(last)) or [])
 
@@ -163,11 +163,11 @@ def by_numpy(xs):
     for i, x in enumerate(xs):
         y = rows[i]
         y[0] = x[0]
-        for j in range(1, TURNS - 1):
+        for j in range(1, ITERATIONS - 1):
             y[j] = plus(x[j], x[j]) if j % 3 == 2 else plus(plus(y[j - 1], x[j]), y[j - 1])
         y[-1] = x[-1] if i % 2 else y[0]
         total = y[-1]
-        for j in reversed(range(TURNS - 1)):
+        for j in reversed(range(ITERATIONS - 1)):
             total = plus(total, y[j])
         y[-1] = plus(y[-1], total)
         totals.append(total)
@@ -175,7 +175,7 @@ def by_numpy(xs):
 
 
 def arguments_of(type, count):
-    return [np.arange(count), values(type, count * TURNS).reshape(count, TURNS)]
+    return [np.arange(count), values(type, count * ITERATIONS).reshape(count, ITERATIONS)]
 
 
 @pytest.mark.rows("name", BACKENDS)
@@ -183,7 +183,7 @@ def arguments_of(type, count):
 @pytest.mark.rows("count", SIZES)
 def test_what_is_written_is_read_again(name, type, count):
     given = arguments_of(type, count)
-    found = check(name, scratch(type), given, [(count, TURNS), None])
+    found = check(name, scratch(type), given, [(count, ITERATIONS), None])
     for one, other in zip(found, by_numpy(given[1]), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -194,7 +194,7 @@ def test_what_is_written_is_read_again(name, type, count):
 @pytest.mark.rows("is_inside", [False, True], ids=["checked", "inside"])
 def test_touches_change_nothing(name, type, transposed, is_inside):
     given = arguments_of(type, 37)
-    shape = (TURNS, 37) if transposed else (37, TURNS)
+    shape = (ITERATIONS, 37) if transposed else (37, ITERATIONS)
     program = scratch(type, touches=True, transposed=transposed, is_inside=is_inside)
     assert sum(isinstance(s, Touch) for s in walk_statements(program.body)) == 2
     rows, totals = check(name, program, given, [shape, None])
@@ -251,11 +251,11 @@ def extremes(type, update):
     y, one = b.accumulator("y", ArrayType(type, 1), update), b.const(1, I64)
     b.if_(w, lambda: b.update(y, k, value=x) or [], list)
 
-    def turn(j, moved):
+    def iteration(j, moved):
         b.update(y, b.op("sub", j, one), value=moved, is_inside=True)
         return b.op("add", j, one), plus(b, moved, b.const(1, type))
 
-    b.while_([one, x], lambda j, _: b.op("lt", j, k), turn)
+    b.while_([one, x], lambda j, _: b.op("lt", j, k), iteration)
     return verify(b.finish([y, x]))
 
 

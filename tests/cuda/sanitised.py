@@ -11,7 +11,7 @@ from mixad.backends import registry
 from mixad.backends.cuda import CudaBackend
 from mixad.backends.execute import Kernel
 from mixad.backends.hookspecs import API_VERSION, BackendSpec, hookimpl
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
 from mixad.scalar.types import F16, F32, F64, I32, I64
@@ -50,7 +50,7 @@ def launches():
         whole = x.astype("f8") * y
         wanted = [whole, whole.sum(0), whole.sum(1), whole.sum()]
         yield from zip(outputs, wanted, strict=True)
-    part = Part((30, 80), (2, 5))
+    part = SubBox((30, 80), (2, 5))
     x = rng.integers(-4, 5, (21, 64)).astype("f4")
     (output,) = Kernel((product(F32),), (OutputRequest(0, 0, part=part),))((x, x), "sanitised")
     yield output[2:23, 5:69], x * x

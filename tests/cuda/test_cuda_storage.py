@@ -12,7 +12,7 @@ import mixad
 from mixad.backends.arrays import layout_of
 from mixad.backends.execute import Kernel
 from mixad.kernel.plan import plan
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.build import Builder
 from mixad.scalar.narrow import from_memory, to_memory
 from mixad.scalar.types import BF16, F16, F32, U16
@@ -108,7 +108,7 @@ def test_a_part_is_written_beside_other_results_and_the_rest_is_zero(shape, whol
     for order, is_broadcast in itertools.product("CF", (False, True)):
         x, y = (rng.integers(-9, 9, shape).astype(type.dtype, order=order) for _ in range(2))
         y = y[..., :1] if is_broadcast else y
-        part = Part(whole, starts)
+        part = SubBox(whole, starts)
         requests = (OutputRequest(0, 0, part=part), OutputRequest(0, 1), OutputRequest(0, 1, ()))
         placed, product, total = Kernel((program,), requests)((x, y), "emulated")
         wanted = np.zeros(whole, type.dtype)

@@ -48,7 +48,7 @@ class Writer:
         b, integer = self.b, self.choices.integer
         bound = b.op("mod", self.n, b.const(integer(1, 4), I64))
 
-        def turn(k, total):
+        def iteration(k, total):
             for _ in range(integer(1, 2)):
                 total = self.added(total, [*counters, k], depth - 1)
             return [b.op("add", k, b.const(1, I64)), total]
@@ -59,7 +59,7 @@ class Writer:
             return b.op("and", more, limit) if stops else more
 
         stops = self.choices.chance(0.3)
-        return b.while_([b.const(0, I64), start], test, turn)[1]
+        return b.while_([b.const(0, I64), start], test, iteration)[1]
 
     def added(self, total, counters, depth):
         b = self.b

@@ -17,7 +17,7 @@ from mixad.backends import registry
 from mixad.backends.cuda.choice import candidate_shapes
 from mixad.backends.execute import kernel_for
 from mixad.emit.cuda import Dialect
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.build import Builder
 from mixad.scalar.types import F32, F64
 from mixad.special import sigmoid, tanh
@@ -125,7 +125,7 @@ def test_subnormal_numbers_are_kept(library):
 
 def test_a_part_of_a_larger_array_is_written(library):
     x, y = np.arange(12.0).reshape(3, 4), np.arange(4.0)
-    request = OutputRequest(0, 0, part=Part((5, 8), (1, 4)))
+    request = OutputRequest(0, 0, part=SubBox((5, 8), (1, 4)))
     (got,) = kernel_for((product(F64),), (request,))([library.put(x), library.put(y)])
     wanted = np.zeros((5, 8))
     wanted[1:4, 4:] = x * y

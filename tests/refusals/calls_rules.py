@@ -205,12 +205,12 @@ def refuse_captured_value_of_a_backward_rule():
 
 
 @refused("""
-KernelGradientError: exponential: every turn of this loop adds to 'total', whatever it is: that is \
-no step to a fixed point, which the implicit function theorem is about
+KernelGradientError: exponential: every iteration of this loop adds to 'total', whatever it is: \
+that is no step to a fixed point, which the implicit function theorem is about
   File "...", line 5, column 9
     while abs(term) > 1e-16:
     ^^^^^^^^^^^^^^^^^^^^^^^^
-  Instead: differentiate it turn by turn, with loops="unrolled"
+  Instead: differentiate it iteration by iteration, with loops="unrolled"
 """)
 def refuse_sum_as_a_fixed_point():
     @mixad.broadcast(loops="implicit")
@@ -227,7 +227,7 @@ def refuse_sum_as_a_fixed_point():
 
 @refused("""
 KernelGradientError: twice_the_root: 'x' becomes something else where this loop is left than in \
-its turns, and the implicit function theorem tells nothing of that
+its iterations, and the implicit function theorem tells nothing of that
   File "...", line 5, column 9
     while True:
     ^^^^^^^^^^^
@@ -254,7 +254,7 @@ theorem is applied to at most 8
   File "...", line 5, column 9
     while abs(x - p) > 1e-12:
     ^^^^^^^^^^^^^^^^^^^^^^^^^
-  Instead: differentiate it turn by turn, with loops="unrolled"
+  Instead: differentiate it iteration by iteration, with loops="unrolled"
 """)
 def refuse_fixed_point_of_too_many():
     @mixad.broadcast(loops="implicit")

@@ -70,7 +70,7 @@ def test_a_branch_depends_on_the_union_of_both_sides_and_not_on_its_condition():
 
 
 def test_carries_reach_a_fixpoint_however_long_the_chain():
-    """a <- b <- c <- d <- x: what d receives reaches a after four turns."""
+    """a <- b <- c <- d <- x: what d receives reaches a after four iterations."""
     b = Builder("f")
     (x,) = floats(b, 1)
     zero, limit = b.const(0.0, F64), b.const(9, I32)

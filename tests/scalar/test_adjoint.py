@@ -410,11 +410,11 @@ def loop_of(line, *, is_active):
     x, n = b.param("x", F64), b.param("n", I32)
     b.line = line
     one = b.const(1, I32)
-    turn = (lambda p: b.op("mul", p, x)) if is_active else (lambda p: b.op("add", p, p))
+    iteration = (lambda p: b.op("mul", p, x)) if is_active else (lambda p: b.op("add", p, p))
     _, power = b.while_(
         [b.const(0, I32), b.const(1.0, F64)],
         lambda k, _: b.op("lt", k, n),
-        lambda k, p: [b.op("add", k, one), turn(p)],
+        lambda k, p: [b.op("add", k, one), iteration(p)],
     )
     return b.finish([b.op("mul", power, x)])
 

@@ -89,7 +89,9 @@ def test_array_params_are_loaded_from_inside_their_extents():
         columns = random_arguments(program, seed, count=4)
         for k in range(4):
             pairs = zip(program.params, columns, strict=True)
-            interpret(program, [c[k] if p.kind == "lane" else c for p, c in pairs], max_turns=9)
+            interpret(
+                program, [c[k] if p.kind == "lane" else c for p, c in pairs], max_iterations=9
+            )
 
 
 @pytest.mark.slow
@@ -99,7 +101,7 @@ def test_loops_end_for_all_arguments():
         columns = random_arguments(program, seed, count=1)
         pairs = zip(program.params, columns, strict=True)
         args = [c[0] if p.kind == "lane" else c for p, c in pairs]
-        interpret(program, args, max_turns=Recipe().turns)
+        interpret(program, args, max_iterations=Recipe().iterations)
 
 
 @pytest.mark.rows("type", ALL_TYPES, ids=str)

@@ -13,7 +13,7 @@ from mixad.scalar.generate import special_values
 from mixad.scalar.interpret import (
     EXACT,
     FUNCTIONS,
-    TurnLimitError,
+    IterationLimitError,
     apply,
     interpret,
     is_exact,
@@ -49,7 +49,7 @@ def collatz():
     n = b.param("n", I64)
     one, two, three = (b.const(k, I64) for k in (1, 2, 3))
 
-    def turn(n, steps, most):
+    def iteration(n, steps, most):
         odd = b.op("eq", b.op("and", n, one), one)
         (n,) = b.if_(
             odd,
@@ -59,7 +59,7 @@ def collatz():
         return [n, b.op("add", steps, one), b.op("maximum", most, n)]
 
     _, steps, most = b.while_(
-        [n, b.const(0, I64), n], lambda n, steps, most: b.op("ne", n, one), turn
+        [n, b.const(0, I64), n], lambda n, steps, most: b.op("ne", n, one), iteration
     )
     return b.finish([steps, most])
 
@@ -129,14 +129,14 @@ def test_a_loop_without_end_is_stopped_where_a_limit_is_given():
     b = Builder("forever")
     x = b.param("x", F64)
     (y,) = b.while_([x], lambda x: b.const(True, BOOL), lambda x: [b.op("neg", x)])
-    with pytest.raises(TurnLimitError, match="more than 10 turns"):
-        interpret(b.finish([y]), [1.0], max_turns=10)
+    with pytest.raises(IterationLimitError, match="more than 10 iterations"):
+        interpret(b.finish([y]), [1.0], max_iterations=10)
 
 
 def test_as_many_turns_as_the_limit_are_allowed():
-    assert interpret(collatz(), [27], max_turns=111)[0] == 111
-    with pytest.raises(TurnLimitError):
-        interpret(collatz(), [27], max_turns=110)
+    assert interpret(collatz(), [27], max_iterations=111)[0] == 111
+    with pytest.raises(IterationLimitError):
+        interpret(collatz(), [27], max_iterations=110)
 
 
 # -- arguments, arrays, watching -------------------------------------------------------------------

@@ -264,7 +264,7 @@ def branches_outside(x: Any) -> Any:
     return s * x
 
 
-def a_number_of_turns(x: Any) -> Any:
+def a_number_of_iterations(x: Any) -> Any:
     s = 0.0
     for k in range(int(x)):
         s += 0.1 * k
@@ -303,7 +303,7 @@ def marks(x: Any) -> Any:
     return found * x
 
 
-def has_a_partial_from_the_second_turn(x: Any) -> Any:
+def has_a_partial_from_the_second_iteration(x: Any) -> Any:
     step, total = 0.5, 0.1
     for _ in range(3):
         best = 0.25
@@ -323,9 +323,9 @@ def is_meant(x: Any) -> Any:
 
 
 NOT_WARNED = [
-    has_no_loop, converges, counts, branches_outside, a_number_of_turns,
+    has_no_loop, converges, counts, branches_outside, a_number_of_iterations,
     has_a_partial_of_another_input, selects_by_the_input, is_read_by_comparisons_only, marks,
-    has_a_partial_from_the_second_turn, is_meant,
+    has_a_partial_from_the_second_iteration, is_meant,
 ]  # fmt: skip
 
 

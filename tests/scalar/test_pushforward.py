@@ -190,17 +190,17 @@ def test_a_uniform_param_can_be_active():
 
 
 def test_newtons_iteration_with_an_early_exit_converges_in_its_derivatives():
-    """The square root, until a turn changes less than a tolerance (a flag ends the loop)."""
+    """The square root, until an iteration changes less than a tolerance (a flag ends the loop)."""
     b = Builder("newton")
     x = b.param("x", F64)
     half, small = b.const(0.5, F64), b.const(1e-12, F64)
 
-    def turn(root, running):
+    def iteration(root, running):
         better = b.op("mul", half, b.op("add", root, b.op("div", x, root)))
         change = b.op("abs", b.op("sub", better, root))
         return [better, b.op("gt", change, b.op("mul", small, better))]
 
-    root, _ = b.while_([x, b.const(True, BOOL)], lambda root, running: running, turn)
+    root, _ = b.while_([x, b.const(True, BOOL)], lambda root, running: running, iteration)
     x = np.geomspace(2, 2e3, ELEMENTS)  # at 1 it stops at once; f″ lags
     first, second = second_partials_of(b.finish([root]), [x])
     np.testing.assert_allclose(first, 0.5 / np.sqrt(x), rtol=1e-12)
@@ -208,21 +208,21 @@ def test_newtons_iteration_with_an_early_exit_converges_in_its_derivatives():
 
 
 def test_nested_loops_with_carries_that_depend_on_each_other():
-    """a <- b, b <- a·x, in a loop in a loop; the chain is as long as the loops turn."""
+    """a <- b, b <- a·x, in a loop in a loop; the chain is as long as the loops go on."""
     b = Builder("nested")
     x, n = b.param("x", F64), b.param("n", I32)
     one = b.const(1, I32)
 
     def loop(limit, inits, body):
         test = lambda k, *_: b.op("lt", k, limit)  # noqa: E731
-        turn = lambda k, *rest: [b.op("add", k, one), *body(*rest)]  # noqa: E731
-        return b.while_([b.const(0, I32), *inits], test, turn)[1:]
+        iteration = lambda k, *rest: [b.op("add", k, one), *body(*rest)]  # noqa: E731
+        return b.while_([b.const(0, I32), *inits], test, iteration)[1:]
 
     unit = b.const(1.0, F64)
     swap = lambda p, q: [q, b.op("mul", p, x)]  # noqa: E731
     p, q = loop(b.const(3, I32), [unit, unit], lambda p, q: loop(n, [p, q], swap))
     x, n = np.linspace(0.5, 1.5, ELEMENTS), np.arange(ELEMENTS, dtype="i4") % 5
-    exponent = (3 * n) // 2  # p gains a factor every second turn
+    exponent = (3 * n) // 2  # p gains a factor every second iteration
     found = partials_of(b.finish([p, q]), [0], [x, n])
     np.testing.assert_allclose(found[0][0], exponent * x ** (exponent - 1.0), rtol=1e-14)
     exponent = (3 * n + 1) // 2

@@ -8,11 +8,11 @@ from mixad.scalar.sums import is_sum
 from mixad.scalar.types import BOOL, F64, I64
 
 
-def carries(turn, test=None):
-    """Return which of the carries s and t of a loop are sums; ``turn`` computes the next ones."""
+def carries(iteration, test=None):
+    """Return which carries, s or t, of a loop are sums; ``iteration`` computes the next ones."""
     b = Builder("f")
     x, n = b.param("x", F64), b.param("n", I64)
-    step = lambda k, s, t: [b.op("add", k, b.const(1, I64)), *turn(b, s, t, x)]  # noqa: E731
+    step = lambda k, s, t: [b.op("add", k, b.const(1, I64)), *iteration(b, s, t, x)]  # noqa: E731
     test = test or (lambda b, s, t: b.const(True, BOOL))
     cond = lambda k, s, t: b.op("and", b.op("lt", k, n), test(b, s, t))  # noqa: E731
     outs = b.while_([b.const(0, I64), x, x], cond, step)
@@ -89,8 +89,8 @@ CASES = {
 
 @pytest.mark.rows("name", CASES)
 def test_sums_are_only_added_to_and_compared(name):
-    turn, expected = CASES[name]
-    assert carries(turn) == expected
+    iteration, expected = CASES[name]
+    assert carries(iteration) == expected
 
 
 def test_a_test_may_compare_a_sum():

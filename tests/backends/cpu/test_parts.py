@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mixad.backends import registry
 from mixad.backends.execute import Kernel, capability_beside, writes_parts
 from mixad.errors import BackendError
-from mixad.kernel.spec import OutputRequest, Part
+from mixad.kernel.spec import OutputRequest, SubBox
 from mixad.scalar.build import Builder
 from mixad.scalar.types import BF16, BOOL, F16, F32, F64, I16
 
@@ -35,7 +35,7 @@ def parts(draw):
     starts = tuple(draw(st.integers(0, 3)) for _ in shape)
     more = [draw(st.integers(0, 3)) for _ in shape]
     whole = tuple(s + n + m for s, n, m in zip(starts, shape, more, strict=True))
-    return shape, Part(whole, starts)
+    return shape, SubBox(whole, starts)
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_a_part_of_truth_values():
     b = Builder("less")
     program = b.finish([b.op("lt", b.param("x", F64), b.param("y", F64))])
     x, y = np.random.default_rng(0).random((2, 37))
-    part = Part((40,), (2,))
+    part = SubBox((40,), (2,))
     (whole,) = Kernel((program,), (OutputRequest(0, 0, part=part),))((x, y))
     assert whole.dtype == BOOL.dtype
     np.testing.assert_array_equal(whole, placed(x < y, part))
@@ -66,10 +66,10 @@ def test_a_part_of_truth_values():
 @pytest.mark.parametrize(
     ("shape", "part"),
     [
-        ((3_000_001,), Part((3_000_004,), (1,))),
-        ((1500, 2047), Part((1501, 2064), (1, 3))),  # rows that begin on lines of the cache
-        ((1500, 2047), Part((1500, 2050), (0, 3))),
-        ((40, 70, 1000), Part((42, 70, 1024), (1, 0, 24))),
+        ((3_000_001,), SubBox((3_000_004,), (1,))),
+        ((1500, 2047), SubBox((1501, 2064), (1, 3))),  # rows that begin on lines of the cache
+        ((1500, 2047), SubBox((1500, 2050), (0, 3))),
+        ((40, 70, 1000), SubBox((42, 70, 1024), (1, 0, 24))),
     ],
 )
 def test_parts_of_large_arrays(shape, part):
@@ -88,7 +88,7 @@ def test_backends_say_whether_they_write_parts():
 
 
 def test_backends_that_write_no_parts_are_given_none():
-    requests = [OutputRequest(0, 0, part=Part((5,), (1,))), OutputRequest(0, 0, beside=((0, 1),))]
+    requests = [OutputRequest(0, 0, part=SubBox((5,), (1,))), OutputRequest(0, 0, beside=((0, 1),))]
     x = np.ones(3, "f4")
     for request in requests:
         kernel = Kernel((sum_and_product(F32),), (request,))

@@ -18,7 +18,7 @@ from mixad.backends.execute import Kernel
 from mixad.errors import KernelIndexError
 from mixad.kernel.folding import FOLDED
 from mixad.kernel.plan import Layout, plan
-from mixad.kernel.spec import Launch, OutputRequest, Part
+from mixad.kernel.spec import Launch, OutputRequest, SubBox
 from mixad.kernel.tiling import BLOCK
 from mixad.scalar.build import Builder
 from mixad.scalar.ir import ArrayType
@@ -297,7 +297,7 @@ def test_a_part_of_a_larger_array(starts: tuple[int, ...]) -> None:
     """Folded where the part's rows follow one another."""
     x = np.random.default_rng(0).random((4, 500, 3))
     y, z = x[:1, :1].copy(), x[:, :, :1].copy()
-    part = Part(tuple(n + s for n, s in zip(x.shape, starts, strict=True)), starts)
+    part = SubBox(tuple(n + s for n, s in zip(x.shape, starts, strict=True)), starts)
     requests = [OutputRequest(0, 0, part=part), OutputRequest(0, 1)]
     launch = planned(product_and_difference(F64), requests, [x, y, z])
     assert (launch.fold is not None) == (starts[2] == 0)

@@ -32,13 +32,13 @@ def parsed(function, *types, rules=NUMPY_RULES):
     return result, snapshot
 
 
-def run(function, *values, types=(), rules=NUMPY_RULES, max_turns=10_000):
+def run(function, *values, types=(), rules=NUMPY_RULES, max_iterations=10_000):
     """Compile a function for the types of its arguments and run it."""
     result, snapshot = parsed(function, *types, rules=rules)
     params = result.program.params[: len(values)]
     numbers = [p.var.type.dtype.type(v) for p, v in zip(params, values, strict=True)]
     captured = snapshot.values(result)
-    outputs = interpret(result.program, (*numbers, *captured), max_turns=max_turns)
+    outputs = interpret(result.program, (*numbers, *captured), max_iterations=max_iterations)
     return outputs[0] if result.single else outputs
 
 

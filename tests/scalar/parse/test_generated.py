@@ -211,7 +211,7 @@ def partials_of(function, x, y):
     """Return the partials of the outputs as the pushforward gives them."""
     result, snapshot = parsed(function)
     dual = pushforward(result.program, (0, 1))
-    values = interpret(dual.program, (x, y, *snapshot.values(result)), max_turns=10_000)
+    values = interpret(dual.program, (x, y, *snapshot.values(result)), max_iterations=10_000)
     return [
         [values[out.partials[slot]] if slot in out.partials else 0.0 for slot in (0, 1)]
         for out in dual.outputs

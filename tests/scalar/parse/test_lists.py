@@ -81,7 +81,7 @@ def index_of_a_loop(x, y):
     return sum(out), i
 
 
-def replaced_each_turn(x, y):
+def replaced_each_iteration(x, y):
     state = [x, y]
     for _ in range(int(abs(x)) + 1):
         state = [0.5 * state[1] - 0.1 * state[0], state[0] + 0.25]
@@ -219,7 +219,7 @@ def lists_in_structures(x, y):
 
 FUNCTIONS = [
     filled_in_a_loop, added_to, changed_in_branches, looked_at_in_slices, index_of_a_loop,
-    replaced_each_turn, matrix,
+    replaced_each_iteration, matrix,
     helpers_make_lists, early_return_of_a_list, returned_from_a_loop, concatenated, copied,
     looked_at, arrays, named, nested, of_functions, chosen_structure, lists_in_structures,
 ]  # fmt: skip
@@ -380,7 +380,7 @@ def test_lists_with_another_name_are_not_assigned_to(text):
 
 
 def test_items_of_a_tuple_are_computed_before_the_loop_that_runs_over_it():
-    """So a list that they are made of may be assigned to in its turns."""
+    """So a list that they are made of may be assigned to in its iterations."""
 
     def f(x):
         a = [x, 2.0, 3.0]
