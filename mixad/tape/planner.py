@@ -1000,41 +1000,27 @@ class _Walk:
                 self._others.append(equation)
 
     def _join(self, equation: KernelEquation) -> None:
-        """Let a kernel join the groups that read it, or one that reads what it reads."""
+        """Let a kernel join the groups that read it, and these one that reads what it reads."""
         readers, own = self._readers_of(equation), FusionGroup(equation)
         edges = self._planner.edges(equation)
-        active = [register for register in edges if register is not None]
-        group = self._joined(own, readers, active)
-        if group is None and readers:
+        group = self._take_readers(own, readers) if readers else own
+        if group is None:
             self._others.append(equation)  # what it needs is not there yet
             return
         self._readers.pop(equation, None)
-        if group is None:
-            group = own
-            self._groups[group] = None
+        self._groups.setdefault(group)
+        group = self._take_neighbours(group, [r for r in edges if r is not None])
         # One value may be read in two ways: by a transform inside, and around it.
         for register, is_inside in zip(edges, self._planner.inside(equation), strict=True):
             if register is not None:
                 self._arrive(register, _Reader(group, register, is_inside))
 
-    def _joined(
-        self,
-        own: FusionGroup,
-        readers: Sequence[_Reader],
-        active: Sequence[Register],
-    ) -> FusionGroup | None:
-        """Return the open group that a kernel has joined; None if there is none.
+    def _take_readers(self, own: FusionGroup, readers: Sequence[_Reader]) -> FusionGroup | None:
+        """Make one group of those that read a kernel, and the kernel; None if that cannot be.
 
-        Groups that read it become one: open ones do not wait for each other.
+        Open groups do not wait for each other.
         """
-        equation, planner = own.members[0], self._planner
-        if not readers:
-            for register in active:
-                other = self._last_reader(register)
-                is_alike = other is not None and _is_alike(equation, other.members[0])
-                if other is not None and is_alike and planner.takes(other, own):
-                    return other
-            return None
+        planner = self._planner
         for reader in readers:
             may_fuse = planner.may_fuse(reader.register, reader.group.members[0])
             if not (reader.is_inside and may_fuse):
@@ -1045,6 +1031,20 @@ class _Walk:
                 return None
             del self._groups[other]
         return group if planner.takes(group, own) else None
+
+    def _take_neighbours(self, group: FusionGroup, active: Sequence[Register]) -> FusionGroup:
+        """Return the group after it has joined others that read what one of its kernels reads.
+
+        What they read is then read once, and has one cotangent.
+        """
+        for register in active:
+            other = self._last_reader(register)
+            if other is None or other is group or not _is_alike(other.members[0], group.members[0]):
+                continue
+            if self._planner.takes(other, group):
+                del self._groups[group]
+                group = other
+        return group
 
     def _readers_of(self, equation: Equation) -> list[_Reader]:
         """Return the open groups that read an equation's results, and which."""

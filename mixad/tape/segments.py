@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -18,9 +19,11 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from mixad.backends.arrays import as_array, describe_array, device_key, library_of
+from mixad.scalar.linearity import linear_results
 from mixad.tape.cell import Kind
 from mixad.tape.cotangents import Cotangent, together
 from mixad.tape.guard import GuardedArray
+from mixad.tape.journal import Equation, KernelEquation, Noted, Register, ViewEquation, sources_of
 from mixad.tape.operations import LINK, Segment
 from mixad.tape.registers import (
     came_in,
@@ -120,6 +123,7 @@ class Run:
         self._traced = list(range(self._inputs))
         self._layouts: list[tuple[Any, ...]] = []
         self._known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._unread: frozenset[int] = frozenset()
 
     @property
     def is_behind(self) -> bool:
@@ -137,7 +141,7 @@ class Run:
         linked = list(islice(strand.sources.items(), len(self._links), None))
         self._links += [link for link, _ in linked]
         self._traced += [link for link, _ in linked if strand.is_traced(link)]
-        asked = {*[source for _, source in linked], *wanted}
+        asked = {*[source for _, source in linked], *wanted} - self._unread
         self._read = sorted([s for s in asked if s >= start and strand.made(s) is not None])
         return all(map(self._forward, range(done, len(strand.ends))))
 
@@ -181,6 +185,8 @@ class Run:
             _values_of_slots(strand.values[: len(self.values)])
         last = len(strand.ends)
         self._look([*strand.ends[self._counted :], strand.state])
+        if not self._layouts:
+            self._unread = self._find_unread(wanted)
         if not (self.advance(wanted) and self._forward(last)):
             return None
         found = self._pull(outputs)
@@ -222,6 +228,25 @@ class Run:
             return None
         return [self._found.get(slot) for slot in range(self._inputs)]
 
+    def _find_unread(self, wanted: Sequence[int]) -> frozenset[int]:
+        """Return the values of earlier segments that no gradient reads, such as a sum so far.
+
+        A segment that has not been noted may read all of them.
+        """
+        strand, needed, links = self._strand, set(wanted), sorted(self._strand.sources)
+        for number in range(len(strand.ends), -1, -1):
+            segment = strand.segment(number)
+            noted, start = segment.state.noted, segment.start
+            inside = self._inside(links, segment)
+            if noted is not None:
+                own = sorted(slot for slot in needed if start <= slot < segment.stop)
+                asked = tuple([noted.registers.get(slot - start, slot - start) for slot in own])
+                read = _registers_read(noted, asked)
+                inside = [slot for slot in inside if slot - start in read]
+            needed.update(map(strand.sources.__getitem__, inside))
+        made = {s for s in strand.sources.values() if strand.made(s) is not None}
+        return frozenset(made - needed)
+
     def _look(self, ends: Sequence[State]) -> None:
         """Take in what has been recorded since the last time."""
         self.values += _values_of_slots(self._strand.values[len(self.values) :])
@@ -233,7 +258,10 @@ class Run:
         """Compute what others read of a segment; tell whether there is a plan."""
         segment, values = self._strand.segment(number), self.values
         for slot in self._inside(self._links, segment):
-            values[slot] = values[self._strand.sources[slot]]
+            source = self._strand.sources[slot]
+            if source in self._unread and values[source] is None:
+                values[source] = self._stand_in(source)
+            values[slot] = values[source]
         inside = self._inside(self._traced, segment)
         layout = tuple([describe_array(values[slot]) for slot in inside])  # links: no state knows
         self._layouts.append(self._known.setdefault(layout, layout))
@@ -254,6 +282,12 @@ class Run:
         for local, value in zip(asked, made, strict=True):
             values[start + local] = value
         return True
+
+    def _stand_in(self, slot: int) -> Any:
+        """Return an array as a value would be, in place of one that nothing reads."""
+        state = self._strand.known(slot)
+        assert state.kind is not None
+        return filled(math.nan, state.shape, state.kind, self._strand.device)
 
     def _inside(self, slots: list[int], segment: Segment) -> list[int]:
         """Return which of some slots in order are in a segment."""
@@ -375,6 +409,28 @@ class Run:
     def _least_calls(self, number: int) -> int:
         """Return the call from which on the plan of a segment is retained."""
         return 1 if self._fuses(number) else _RARE + 1
+
+
+@lru_cache(maxsize=1024)
+def _registers_read(noted: Noted, asked: tuple[Register, ...]) -> frozenset[Register]:
+    """Return what must be there to compute some registers of a segment and to pull it back."""
+    read = set(asked)
+    for equation in reversed(noted.equations):
+        sources = sources_of(equation)
+        is_made = not read.isdisjoint(equation.results)
+        read.update(sources if is_made else _read_going_back(equation, sources))
+    return frozenset(read)
+
+
+def _read_going_back(equation: Equation, sources: Sequence[Register]) -> Sequence[Register]:
+    """Return what the pullback of an equation reads: of a sum, say, nothing."""
+    if isinstance(equation, ViewEquation):
+        return ()
+    if isinstance(equation, KernelEquation) and len(equation.call.passes) == 1:
+        active = frozenset([at for at, carries in enumerate(equation.carries) if carries])
+        if all(linear_results(equation.call.passes[0], active, frozenset())):
+            return [source for at, source in enumerate(sources) if at not in active]
+    return sources
 
 
 def _are_same(one: Done, other: Done) -> bool:

@@ -29,7 +29,7 @@ def reads_from_around(block):
 
 @pytest.mark.slow
 @settings(max_examples=EXAMPLES)
-@given(programs(Recipe(statements=6, depth=4, turns=2, arrays=True)))
+@given(programs(Recipe(statements=6, depth=4, iterations=2, arrays=True)))
 def test_contents_are_what_a_look_through_each_block_finds(program):
     found = summarize_blocks(program)
     for block in blocks_in(program.body):

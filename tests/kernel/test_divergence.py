@@ -25,7 +25,7 @@ ELEMENTS = 6
 
 # The sign of a nan is nobody's promise: x - y and x + (-y) may differ in it.
 OPS = tuple(name for name in ALL_OPS if name not in ("signbit", "copysign"))
-BRANCHING = Recipe(ops=OPS, statements=6, depth=4, turns=2, arrays=True)
+BRANCHING = Recipe(ops=OPS, statements=6, depth=4, iterations=2, arrays=True)
 
 
 def moving_params(program):

@@ -34,7 +34,7 @@ def lane(b, name):
 
 @pytest.mark.slow
 @settings(max_examples=EXAMPLES)
-@given(programs(Recipe(statements=6, depth=4, turns=2, arrays=True)), st.integers(0, 2**20))
+@given(programs(Recipe(statements=6, depth=4, iterations=2, arrays=True)), st.integers(0, 2**20))
 def test_ordered_program_computes_the_same_bits(program, seed):
     ordered = verify(order_by_height(program))
     assert sorted(map(type_and_op, walk_statements(ordered.body))) == sorted(

@@ -425,6 +425,20 @@ def test_groups_that_read_one_value_are_pulled_back_by_one_kernel(launches: list
     assert len(launches) == 1
 
 
+def test_terms_that_read_one_array_in_different_ways_are_pulled_back_by_one_kernel(
+    launches: list[Any],
+) -> None:
+    def f(x: Any) -> Any:
+        return sum((np.sin(n * x) * np.cos(x / n)).sum() for n in (1.0, 2.0, 3.0))
+
+    slopes = [
+        n * np.cos(n * X) * np.cos(X / n) - np.sin(n * X) * np.sin(X / n) / n
+        for n in (1.0, 2.0, 3.0)
+    ]
+    np.testing.assert_allclose(mixad.grad(f)(X), sum(slopes), rtol=1e-13, atol=1e-14)
+    assert len(launches) == 1
+
+
 def test_a_node_that_two_groups_read_is_pulled_back_once() -> None:
     def f(x: Any) -> Any:
         y = np.sin(x)  # read over its own shape, and over that of the matrix

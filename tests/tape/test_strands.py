@@ -438,6 +438,34 @@ def test_random_programs_in_segments_agree_with_nodes(f: Any, length: int, dtype
         first = outcome(mixad.value_and_grad, g, x, y)
         assert close(first, expected)
         assert outcome(mixad.value_and_grad, g, x, y) == first
+        expected = by_nodes(mixad.grad, g, x, y)
+        for _ in range(2):  # computes values that no gradient reads once at most
+            assert close(outcome(mixad.grad, g, x, y), expected)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_sums_so_far_are_not_computed_where_no_gradient_reads_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[int] = []
+    run = Plan.run
+
+    def counted(self: Plan, slots: Any, cotangents: Any, **options: Any) -> Any:
+        runs.append(len(cotangents))
+        return run(self, slots, cotangents, **options)
+
+    monkeypatch.setattr(Plan, "run", counted)
+    k = np.arange(1.0, 41.0)
+    f = lambda x: sum((np.sin(n * x) * np.cos(x / n)).sum() for n in k)  # noqa: E731
+    expected = sum(n * np.cos(n * X) * np.cos(X / n) - np.sin(n * X) * np.sin(X / n) / n for n in k)
+    for _ in range(3):
+        runs.clear()
+        np.testing.assert_allclose(mixad.grad(f)(X), expected, rtol=1e-12)
+    assert len(runs) > 2  # segments
+    assert 0 not in runs  # none computes values alone
+    value, gradient = mixad.value_and_grad(f)(X)
+    np.testing.assert_allclose(value, f(X), rtol=1e-12)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12)
 
 
 LOOPS: dict[str, Callable[..., Any]] = {
