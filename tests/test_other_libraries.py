@@ -29,8 +29,8 @@ POINTS = {
     "cotdg": (33.0,),
 }  # fmt: skip
 ONE = "cbrt cosm1 digamma ellipe ellipk ellipkm1 entr erf erfc erfcx exp1 exp10 exp2 expi expit \
-expm1 gamma gammaln i0 i0e i1 i1e j0 j1 log1p log_expit logit ndtr ndtri psi sinc softplus y0 \
-y1".split()
+expm1 exprel gamma gammaln i0 i0e i1 i1e j0 j1 log1p log_expit logit ndtr ndtri psi sinc softplus \
+y0 y1".split()
 TWO = "beta betaln kl_div pseudo_huber rel_entr xlogy".split()
 ARGUMENTS = {**dict.fromkeys(ONE, (0.7,)), **dict.fromkeys(TWO, (0.7, 0.4)), **POINTS}
 WHOLE = {"polygamma", "expn"}

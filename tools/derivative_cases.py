@@ -495,6 +495,16 @@ def _log1mexp(x: mpf) -> tuple[Any, Any, Any]:
     return mp.log(-mp.expm1(x)), -r, -r * (1 + r)
 
 
+def _exprel(x: mpf) -> tuple[Any, Any, Any]:
+    """By the power series near 0, where terms of the closed forms cancel: 60 are enough below 1."""
+    if abs(x) >= 1:
+        value = mp.expm1(x) / x
+        first = (mp.exp(x) - value) / x
+        return value, first, (mp.exp(x) - 2 * first) / x
+    terms = [1 / mp.factorial(k + 1) for k in range(60)]
+    return tuple(mp.fsum(a * x**k for k, a in enumerate(_derived(terms, n))) for n in range(3))
+
+
 def _logsubexp(x: mpf, y: mpf) -> Jet:
     value, first, second = _log1mexp(y - x)
     return x + value, (1 - first, first), (second, -second, second)
@@ -983,6 +993,8 @@ CASES: Mapping[str, Case] = MappingProxyType({
                    domain=lambda x: mp.cospi(x) != 0),
     "log1mexp": _case(_unary(_log1mexp), either(between(-20, 0), magnitudes(1e-20, 60)),
                       f32=(3, 5, 8), domain=lambda x: x < 0),
+    "exprel": _case(_unary(_exprel), either(_EXPONENTS, between(-60, 60), near(1.5, -1.5, 40)),
+                    f32=(4, 6, 12)),
     "logsubexp": _case(_logsubexp, between(-60, 60), between(-60, 60), f32=(2, 4, 6),
                        domain=lambda x, y: y < x, scale=_logsubexp_scale,
                        why="value: the larger argument; derivatives: themselves times 1 + |x - y|"),

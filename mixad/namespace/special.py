@@ -61,8 +61,8 @@ def of_scalars(name: str, scalar: _Scalar) -> BoundFunction:
 
 _SAME = (
     "beta betaln cbrt cosm1 digamma ellipe ellipk ellipkm1 entr erf erfc erfcinv erfcx erfinv exp1 "
-    "exp10 exp2 expi expm1 expn gamma gammainc gammaincc huber i0 i0e i1 i1e j0 j1 kl_div log1p "
-    "logit ndtr ndtri polygamma pseudo_huber rel_entr sinc softplus xlog1py xlogy y0 y1"
+    "exp10 exp2 expi expm1 expn exprel gamma gammainc gammaincc huber i0 i0e i1 i1e j0 j1 kl_div "
+    "log1p logit ndtr ndtri polygamma pseudo_huber rel_entr sinc softplus xlog1py xlogy y0 y1"
 ).split()
 
 

@@ -43,6 +43,7 @@ CALLS = {
         special.expit(x)
         special.expm1(x)
         special.expn(2, p)
+        special.exprel(x)
         special.gamma(p)
         special.gammainc(p, q)
         special.gammaincc(p, q)

@@ -26,6 +26,7 @@ DERIVED = {
     "ndtr": mpmath.ncdf,
     "cosm1": lambda x: mpmath.cos(x) - 1,
     "exp10": lambda x: mpmath.mpf(10) ** x,
+    "exprel": lambda x: mpmath.expm1(x) / x,
     "entr": lambda x: -x * mpmath.log(x),
     "rel_entr": lambda x, y: x * mpmath.log(x / y),
     "kl_div": lambda x, y: x * mpmath.log(x / y) - x + y,
@@ -48,13 +49,14 @@ def test_every_formula_has_a_partial_for_each_parameter() -> None:
             assert expression(partial).names <= {*known.parameters, "out"}, name
 
 
-@pytest.mark.parametrize("name", ["erf", "expm1", "gammaln", "log_expit", "psi"])
+@pytest.mark.parametrize("name", ["erf", "expm1", "exprel", "gammaln", "log_expit", "psi"])
 def test_a_compiled_function_is_called_as_scipys_ufunc(name: str) -> None:
     ufunc = getattr(scipy_special, name)
     if not isinstance(ufunc, np.ufunc):
         pytest.skip("SCIPY_ARRAY_API is set: this is a wrapper")
-    exact = {"erf": mpmath.erf, "expm1": mpmath.expm1, "gammaln": mpmath.loggamma,
-             "log_expit": DERIVED["log_sigmoid"], "psi": mpmath.digamma}  # fmt: skip
+    exact = {"erf": mpmath.erf, "expm1": mpmath.expm1, "exprel": DERIVED["exprel"],
+             "gammaln": mpmath.loggamma, "log_expit": DERIVED["log_sigmoid"],
+             "psi": mpmath.digamma}  # fmt: skip
     found = mixad.grad(lambda x: ufunc(x).sum())(X)
     np.testing.assert_allclose(found, [float(mpmath.diff(exact[name], x)) for x in X], rtol=1e-13)
 
@@ -138,7 +140,9 @@ def test_plain_arrays_and_numbers_are_computed_as_scipy_does() -> None:
 EDGES = np.array([-np.inf, -2.0, -0.0, 0.0, 0.5, 2.0, np.inf, np.nan])
 
 
-@pytest.mark.rows("name", ["entr", "rel_entr", "kl_div", "huber", "pseudo_huber", "xlogy"])
+@pytest.mark.rows(
+    "name", ["entr", "exprel", "rel_entr", "kl_div", "huber", "pseudo_huber", "xlogy"]
+)
 def test_values_at_edges_are_those_of_scipy(name: str) -> None:
     ufunc, count = getattr(scipy_special, name), len(SPECIAL[name].parameters)
     # Of pseudo_huber, SciPy has 0 at (0, inf) and (nan, 0).

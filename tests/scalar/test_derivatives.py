@@ -61,6 +61,7 @@ MADE_OF_OPS = [
     "kl_div", "pseudo_huber",
     "i0", "i1", "i0e", "i1e", "j0", "j1", "y0", "y1",
     "ellipk", "ellipkm1", "ellipe", "betaln", "beta", "exp1", "expi",
+    "exprel",
 ]  # fmt: skip
 """Functions whose derivatives take care, though rules of ops make them."""
 
@@ -97,7 +98,7 @@ FAR = "sind cosd tand beta betaln j0 j1 y0 y1 i0 i1 ellipk ellipkm1 ellipe".spli
 """Whose closed forms cancel there: in large angles, in powers of the smallest numbers."""
 SECOND_AT_ENDS = (
     "sqrt log log2 log10 log1p pow hypot atan2 xlogy xlog1py entr rel_entr kl_div pseudo_huber "
-    "exp expm1 sigmoid tanh asinh atan logaddexp"
+    "exp expm1 exprel sigmoid tanh asinh atan logaddexp"
 ).split()
 """What has second derivatives that nothing in between keeps from being right there, too."""
 
@@ -825,6 +826,15 @@ SPECIAL = {  # op: (arguments, value, first derivatives, second derivatives)
         ((-INF, -INF), -INF, (1, 0), Z),
         ((0.0, 1.0), NAN, ANY, ANY),
         ((NAN, 1.0), NAN, (NAN, NAN), (NAN,) * 4),
+    ],
+    "exprel": [
+        ((0.0,), 1, (0.5,), (1 / 3,)),
+        ((-0.0,), 1, (0.5,), (1 / 3,)),
+        ((1e-30,), 1, (0.5,), (1 / 3,)),
+        ((1000.0,), INF, (INF,), (INF,)),
+        ((INF,), INF, (INF,), (INF,)),
+        ((-INF,), 0, (0,), (0,)),
+        ((NAN,), NAN, (NAN,), (NAN,)),
     ],
     "gelu_tanh": [
         ((0.0,), 0, (0.5,), (math.sqrt(2 / PI),)),
