@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 
 from mixad.namespace.array_likes import arrays_of
+from mixad.namespace.complex_numbers import conj
 from mixad.namespace.einsum import einsum, read_operands
 from mixad.namespace.elementwise import elementwise
 from mixad.namespace.indexing import getitem
 from mixad.namespace.joining import concat
-from mixad.namespace.linear_algebra import cross, dot, inner, outer, tensordot, vecdot
-from mixad.namespace.manipulation import moveaxis, reshape
+from mixad.namespace.linear_algebra import (
+    cross,
+    dot,
+    inner,
+    matmul,
+    outer,
+    tensordot,
+    vecdot,
+)
+from mixad.namespace.manipulation import expand_dims, moveaxis, reshape, squeeze
 from mixad.namespace.spelling import BoundFunction, function_of
 from mixad.tape.memory import gives_arrays
 from mixad.tape.node import library_of_value
@@ -59,6 +68,27 @@ def kron(x: Any, y: Any) -> Any:
     return reshape(elementwise("mul", left, right), whole)
 
 
+def _matvec(x: Any, y: Any) -> Any:
+    """Return the products of matrices and vectors; the axes before those broadcast."""
+    x, y = arrays_of(x, y)
+    if x.ndim < 2 or y.ndim < 1 or x.shape[-1] != y.shape[-1]:
+        raise ValueError(_misfit("matvec", x, y, "(..., m, n) and (..., n)"))
+    return matmul(x, y) if y.ndim == 1 else squeeze(matmul(x, expand_dims(y, axis=-1)), -1)
+
+
+def _vecmat(x: Any, y: Any) -> Any:
+    """Return the products of vectors, conjugated, and matrices; the axes before those broadcast."""
+    x, y = arrays_of(x, y)
+    if x.ndim < 1 or y.ndim < 2 or x.shape[-1] != y.shape[-2]:
+        raise ValueError(_misfit("vecmat", x, y, "(..., n) and (..., n, m)"))
+    x = conj(x)
+    return matmul(x, y) if x.ndim == 1 else squeeze(matmul(expand_dims(x, axis=-2), y), -2)
+
+
+def _misfit(name: str, x: Any, y: Any, shapes: str) -> str:
+    return f"{name}() of arrays of shape {tuple(x.shape)} and {tuple(y.shape)}: it takes {shapes}"
+
+
 def _cross(
     x: Any, y: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
@@ -89,6 +119,8 @@ NUMPY_PRODUCTS: Mapping[str, BoundFunction] = {
     "dot": function_of(_of_arrays(dot), "a b out"),
     "inner": function_of(_of_arrays(inner), "a b /"),
     "kron": function_of(_of_arrays(kron), "a b"),
+    "matvec": function_of(_matvec),
+    "vecmat": function_of(_vecmat),
     "outer": function_of(_flat(outer), "a b out"),
     "vdot": function_of(_flat(vecdot), "a b /"),
     "tensordot": function_of(_tensordot, "a b axes"),

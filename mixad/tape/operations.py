@@ -177,8 +177,8 @@ _PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis)})
 """Types of arguments that are a part of an operation."""
 
 _READS_ARRAYS = frozenset(
-    "matmul mm mv bmm dot vdot vecdot inner outer tensordot einsum linear addmm where "
-    "concatenate concat cat stack hstack vstack column_stack "
+    "matmul mm mv bmm matvec vecmat dot vdot vecdot inner outer tensordot einsum linear addmm "
+    "where concatenate concat cat stack hstack vstack column_stack "
     "setitem add sub mul div true_divide subtract multiply divide maximum minimum".split()
 )
 """Names of functions that compute nothing from arrays: a kernel or a rule reads them."""

@@ -42,6 +42,10 @@ SEEN: dict[str, Any] = {
     "inner": lambda x: np.inner(x, [1.0, 2.0, 3.0]) * np.inner([x[0], x[1], 1.0], x),
     "kron": lambda x: np.kron(x, [1.0, 2.0]),
     "vecdot": lambda x: np.vecdot(x, [1.0, 2.0, 3.0]),
+    "matvec": lambda x: np.matvec([[x[0], 1.0, 2.0], [x[1], x[2], 3.0]], x) * np.matvec(
+        np.outer(x, x)[:2], [1, 2, 3]),
+    "vecmat": lambda x: np.vecmat([x[0], 1.0, 2.0], np.outer(x, x)) * np.vecmat(
+        x, [[1, 2, 3], [4, 5, 6], [7, 8, 9]]),
     "tensordot": lambda x: np.tensordot(x, [[1.0], [2.0], [x[0]]], 1),
     "einsum": lambda x: np.einsum("i,j", x, [x[0], 1.0]) * np.einsum(x, [0], [x[1], 2.0, 3.0], [0]),
     "einsum of plain lists": lambda x: np.einsum("i,i", [1, 2, 3], x) * np.einsum(

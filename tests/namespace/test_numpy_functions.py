@@ -140,6 +140,9 @@ CASES: dict[str, tuple[Any, ...]] = {
     "linspace": (lambda v: [np.linspace(v[0], v[1], 4) ** 2, np.linspace(v, 2 * v, 3, axis=1) ** 2,
                             np.linspace(0.0, v[2] ** 2, 3, endpoint=False)], V),
     "logaddexp2": (lambda x, y: np.logaddexp2(x, y) * np.logaddexp2(1.0, x), X, Y),
+    "matvec": (lambda x, t, v: [np.matvec(x, v[:4]) ** 2, np.matvec(t, x[:2, None]) ** 2,
+                                np.matvec(T, v[:4]), np.matvec(x, T), np.matvec(x[:, :0], v[:0])],
+               X, T, V),
     "maximum.outer": (lambda x, v: np.maximum.outer(x, v) ** 2, X, V),
     "maximum.reduce": (lambda x: [np.maximum.reduce(x) ** 2, np.maximum.reduce(x, 1, initial=0.2),
                                   np.maximum.reduce(x, axis=(0, 1), keepdims=True)], X),
@@ -216,6 +219,9 @@ CASES: dict[str, tuple[Any, ...]] = {
     "triu": (lambda x, v: [np.triu(x, -1) ** 2, np.triu(v) ** 2, np.triu(v, k=1)], X, V),
     "unwrap": (lambda x, v: [np.unwrap(9 * v) ** 2, np.unwrap(9 * x, axis=0, period=3.0)], X, V),
     "vdot": (lambda x, y, v: [np.vdot(x, y) ** 2, np.vdot(v, v), np.vdot(2.0, v[0])], X, Y, V),
+    "vecmat": (lambda x, t, v: [np.vecmat(v[:3], x) ** 2, np.vecmat(x[:2, None, :3], t) ** 2,
+                                np.vecmat(v[:3], T), np.vecmat(T[..., 0], x),
+                                np.vecmat(v[:0], x[:0])], X, T, V),
     "vsplit": (lambda x: [p * p for p in np.vsplit(x, [1, 2])], X),
     "vstack": (lambda x, v: [np.vstack([x, x * x]), np.vstack((v, v))], X, V),
 }  # fmt: skip
@@ -245,13 +251,16 @@ COMPLEX: dict[str, Any] = {
         np.linalg.lstsq(z, z[:, :1] ** 2)[0],
     ],
     "linalg.multi_dot": lambda z: np.linalg.multi_dot([z, z.T, z]),
+    "matvec": lambda z: [np.matvec(z, z[1]), np.matvec(z, z[:, None]), np.matvec(X, z[0] ** 2)],
     "multiply.outer": lambda z: np.multiply.outer(z, z[0]),
     "nanprod": lambda z: np.nanprod(z * HOLES, 0),
     "nanstd": lambda z: np.nanstd(z * HOLES, 0),
     "polyval": lambda z: np.polyval(z[0], z[1:]),
     "sum": lambda z: np.sum(z, 1, where=X > 0, initial=2.0) ** 2,
     "trapezoid": lambda z: np.trapezoid(z * z, z[0]),
-}
+    "vecmat": lambda z: [np.vecmat(z[:, 1], z), np.vecmat(z.T[:, None], z), np.vecmat(z[:, 0], X),
+                         np.vecmat([1, 2j, 3], z)],
+}  # fmt: skip
 
 
 @pytest.mark.rows("name", COMPLEX, slow="nanstd")
@@ -312,6 +321,50 @@ def test_an_axis_that_an_array_lacks_is_refused_as_by_numpy(shapes: Any) -> None
         np.trapezoid(y, x, axis=axis)
     with pytest.raises(IndexError):
         mixad.vjp(lambda y: np.trapezoid(y, x, axis=axis), y)
+
+
+@pytest.mark.rows(
+    ("function", "shapes"),
+    [
+        (np.matvec, ((3, 4), (3,))),
+        (np.matvec, ((3, 4), ())),
+        (np.matvec, ((4,), (4,))),
+        (np.matvec, ((3, 4), (2, 1, 3))),
+        (np.vecmat, ((4,), (3, 4))),
+        (np.vecmat, ((), (3, 4))),
+        (np.vecmat, ((4,), (4,))),
+    ],
+)
+def test_vectors_that_do_not_fit_matrices_are_refused_as_by_numpy(
+    function: Any, shapes: Any
+) -> None:
+    x, y = map(np.ones, shapes)
+    with pytest.raises(ValueError, match=function.__name__):
+        function(x, y)
+    with pytest.raises(
+        ValueError, match=rf"^{function.__name__}\(\) of arrays of shape .* it takes"
+    ):
+        mixad.vjp(function, x, y)
+
+
+@pytest.mark.rows(
+    ("function", "matrix"), [(np.matvec, X.T + 1j), (lambda x, y: np.vecmat(y, x), X - 1j * Y)]
+)
+def test_products_with_vectors_over_another_library(function: Any, matrix: Any) -> None:
+    given = matrix, V[:3] - 2j
+    want, pullback = mixad.vjp(function, *given)
+    found, theirs = mixad.vjp(function, *map(array_api_strict.asarray, given))
+    for x, y in zip((found, *theirs(found)), (want, *pullback(want)), strict=True):
+        assert isinstance(x, type(found))
+        np.testing.assert_allclose(np.asarray(x), y, rtol=1e-14)
+
+
+def test_a_vector_that_is_not_traced_may_change_between_calls() -> None:
+    vector = np.asarray([1j, 2.0, 3.0])
+    gradient = mixad.grad(lambda z: np.vecmat(vector, z).real.sum())
+    for number in (1.0, 2j, 3.0, 4j):
+        vector[1] = number
+        np.testing.assert_array_equal(gradient(X + 0j), np.broadcast_to(vector[:, None], X.shape))
 
 
 BESIDE: dict[str, Any] = {"dot": np.dot, "inner": np.inner, "outer": np.outer, "kron": np.kron,

@@ -366,6 +366,16 @@ REFUSED_OF_NUMPY = {
     "out": (lambda x: np.sum(x, out=np.zeros(())), r"no argument 'out': .*result that it returns"),
     "torch's": (lambda x: x.sum(dim=0), r"'dim': it takes axis, dtype, keepdims, .*; write axis="),
     "order": (lambda x: x.reshape(6, order="A"), r"order='A'.*use 'C' or 'F'"),
+    "axes of a product": (
+        lambda x: np.matvec(x, X[0], axes=[(0, 1), 0, 0]),
+        r"matvec\(\) .*'axes': .* no options",
+    ),
+    "axis of a product": (
+        lambda x: np.vecmat(x[0], X.T, axis=0),
+        r"vecmat\(\) .* no argument 'axis'",
+    ),
+    "dtype of a product": (lambda x: np.vecmat(x[0], X.T, dtype="f4"), r"'dtype': .*convert the a"),
+    "out of a product": (lambda x: np.matvec(x, X[0], out=np.zeros(2)), r"out="),
     "unknown": (lambda x: x.mean(colour=1), r"mean\(\) .* no argument 'colour': it takes axis"),
     "casting": (lambda x: x.astype("f4", casting="no"), r"astype\(\) .*'casting'"),
     "too many": (lambda x: x.sum(0, None, None, True, 0, True, 8), "at most 7 .* 8 were"),
