@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mixad.namespace.array_likes import arrays_of
 from mixad.namespace.complex_numbers import conj
 from mixad.namespace.data_types import of_one_type
 from mixad.namespace.elementwise import elementwise
@@ -175,6 +176,7 @@ def vecdot(x: Any, y: Any, *, axis: int = -1) -> Any:
 
     Complex elements of ``x`` are conjugated.
     """
+    x, y = arrays_of(x, y)
     lengths = [_length(x, axis), _length(y, axis)]
     if lengths[0] != lengths[1]:
         raise ValueError(f"vecdot() of vectors of length {lengths[0]} and {lengths[1]}")

@@ -248,7 +248,7 @@ class Binding:
 
     def _untaken(self, name: str) -> str:
         given = dict(self.places) | dict(self.names)
-        options = [p for p in self.found.parameters if given.get(p) not in (None, "x", "y")]
+        options = [p for p in self.found.parameters if given.get(p) not in _OPERANDS]
         takes = f"it takes {', '.join(options)}" if options else "it takes no options"
         return (
             f"{self._name()} of a value that is being differentiated has no argument {name!r}: "
@@ -425,6 +425,9 @@ _OTHERWISE = (
     "meant"
 )
 
+_OPERANDS = (None, "x", "y", "a", "b")
+"""What a parameter that is no option is called in our functions."""
+
 _INSTEAD_OF_ARGUMENT = {
     name: f"{instead}, or say mixad.stop_gradient(x) if no derivative is meant"
     for name, instead in {
@@ -433,6 +436,8 @@ _INSTEAD_OF_ARGUMENT = {
         "initial": "combine it with the result",
         "order": "permute the axes first",
         "dtype": "convert the arguments first",
+        "axis": "move the axis to the place that the function takes, moveaxis(x, axis, -1)",
+        "axes": "move the axes to the places that the function takes, moveaxis(x, axes, (-2, -1))",
         "dim": "write axis=",
         "keepdim": "write keepdims=",
         "inplace": "use the result that it returns",

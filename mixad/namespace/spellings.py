@@ -207,7 +207,7 @@ _OF_MATRICES = {
 }
 
 _OF_UFUNCS = "out * where casting order dtype subok signature"
-_OF_MATMUL = "x1 x2 / out * axes axis keepdims casting order dtype subok signature"
+_OF_GUFUNCS = "x1 x2 / out * axes axis keepdims casting order dtype subok signature"
 
 
 def _operand_names(count: int) -> str:
@@ -224,7 +224,7 @@ def _as_ufunc(function: Any, found: BoundFunction) -> BoundFunction:
     if not isinstance(function, np.ufunc):
         return found
     if function.signature is not None:
-        return rename_parameters(found, _OF_MATMUL)
+        return rename_parameters(found, _OF_GUFUNCS)
     return rename_parameters(found, f"{_operand_names(function.nin)} / {_OF_UFUNCS}")
 
 

@@ -40,7 +40,9 @@ __all__ = ["PaddedSum", "ShiftedSum", "is_placeable", "move_shifted", "placed_in
            "placed_parts", "shifted"]  # fmt: skip
 
 _FEWEST = 1 << 18
-"""Elements of the loop from which on kernels for the edges cost less than passes over memory."""
+"""Elements of the loop from which on kernels for the edges cost less than passes over memory.
+
+There are then more launches: one for the inside and one for each edge."""
 
 _MAX_EDGE = 8
 """The edges are at most one part in so many of the elements."""

@@ -67,7 +67,7 @@ __all__ = ["Fusion", "NotPlannedError", "Planner", "SavedPartials"]
 _MAX_TOGETHER = 63
 """Values that are looked at to be made together with another one."""
 
-_MAX_ELEMENTS = 1 << 14
+_MAX_TOGETHER = 1 << 14
 """Elements of values that are made together though neither needs the other: a launch takes longer
 than what they compute."""
 
@@ -592,7 +592,7 @@ class Planner:
         if not self._fuses:
             return [root]
         members = _Members(self, root)
-        if others and math.prod(root.shape) <= _MAX_ELEMENTS and self.live([root]):
+        if others and math.prod(root.shape) <= _MAX_TOGETHER and self.live([root]):
             for register in reversed(others):
                 other = None if self.is_materialized(register) else self.maker(register)
                 if self._is_beside(other, root):

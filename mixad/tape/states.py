@@ -77,7 +77,7 @@ class State:
         self.before = before  # the state before the last operation
         self._step = step
         self.count = 0 if before is None else before.count + 1
-        self.is_large = math.prod(shape) > _MAX_ELEMENTS or (before is not None and before.is_large)
+        self.is_large = math.prod(shape) > _MAX_CUT or (before is not None and before.is_large)
         self.is_small = math.prod(shape) <= SMALL and (before is None or before.is_small)
         self.is_end = self.count >= _MIN_LENGTH and not self.is_large and _ends(self._past())
         self.is_plain = not self.is_end  # it does not end, and there is one result
@@ -126,7 +126,7 @@ class State:
 
     def has_room_for(self, size: int) -> bool:
         """Whether a segment may end here with a result of so many elements."""
-        return not self.is_large and size <= _MAX_ELEMENTS
+        return not self.is_large and size <= _MAX_CUT
 
     def come(self) -> int:
         """Count a recording or segment that has ended here without a plan; return how many."""
@@ -174,7 +174,7 @@ _MIN_LENGTH = 32
 _MAX_LENGTH = 1024
 """Operations of a segment that ends."""
 
-_MAX_ELEMENTS = 1 << 18
+_MAX_CUT = 1 << 18
 """Elements of the values of such a segment: what others read of it is stored."""
 
 

@@ -1,4 +1,4 @@
-"""What one call of a transform records of small arrays, as long as it is known from other calls.
+"""What one call of a transform records, as long as it is known from other calls.
 
 A tracer of a strand is a slot: it has no cell and no node. Operations look up the next state
 (`mixad.tape.states`); an unknown operation is done on nodes of the strand's own, which tell its

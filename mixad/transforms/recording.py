@@ -97,7 +97,8 @@ def tape(f: Function) -> Callable[..., Tape]:
     """Return the function that records a call of ``f``, as transforms do, and returns the tape.
 
     Kernels are those that would be launched if the value was asked for, and nothing had been
-    before: operations that fuse are one, and what several kernels compute is in each.
+    before: operations that fuse are one, and what several kernels compute is in each. For those of
+    a gradient, record that: ``mixad.tape(mixad.grad(f))``.
 
     Parameters
     ----------

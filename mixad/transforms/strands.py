@@ -1,4 +1,4 @@
-"""Which calls of transforms get a strand: those of small arrays, numbers, or values of others."""
+"""Which calls of transforms get a strand: those of arrays up to a size, or of values of others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mixad.transforms.strand_history import history_of
 
 __all__ = ["open_strand"]
 
-_MAX_ELEMENTS = 1 << 23
+_MAX_RECORDED = 1 << 23
 """Most elements of all inputs of a strand: a plan is tried beside the first pass that it
 repeats."""
 
@@ -37,7 +37,7 @@ def open_strand(
     inner: type[InnerCall] | None = InnerCall,
     outer: type[StrandCall] = StrandCall,
 ) -> StrandCall | None:
-    """Return an ``outer`` call for small arrays, an ``inner`` one for traced values; else None."""
+    """Return an ``outer`` call for arrays, an ``inner`` one for traced values; else None."""
     arrays: list[Any] = []
     structures = []
     for position in positions:
@@ -60,7 +60,7 @@ def open_strand(
     key = described, level.check
     state = known_state(key)
     if state is None:
-        if not described or None in described or size_of(arrays) > _MAX_ELEMENTS:
+        if not described or None in described or size_of(arrays) > _MAX_RECORDED:
             return None
         if not (is_inner or _are_taken(arrays)):
             return None

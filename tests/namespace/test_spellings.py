@@ -471,7 +471,10 @@ def test_the_guide_lists_the_functions_that_there_are(spelling: Any) -> None:
     _, _, rest = guide.partition(f"{summary}\n\n```text\n")
     listed = rest.partition("```")[0]
     own = {name for name in spelling.functions if not name.startswith("__")}
-    assert listed.split() == sorted(own - ({"astype"} if spelling is TORCH else set()))
+    there = sorted(own - ({"astype"} if spelling is TORCH else set()))
+    missing, gone = {*there} - {*listed.split()}, {*listed.split()} - {*there}
+    assert not missing | gone, f"docs/transforms.md: add {missing}, remove {gone}"
+    assert listed.split() == there  # in order, each once
 
 
 def test_functions_of_numpy_take_traced_values_of_every_library() -> None:
