@@ -233,19 +233,21 @@ class Run:
 
         A segment that has not been noted may read all of them.
         """
-        strand, needed, links = self._strand, set(wanted), sorted(self._strand.sources)
+        strand, needed = self._strand, set(wanted)
+        links = sorted(strand.sources)
+        values = sorted({*strand.sources.values(), *wanted})
         for number in range(len(strand.ends), -1, -1):
             segment = strand.segment(number)
             noted, start = segment.state.noted, segment.start
             inside = self._inside(links, segment)
             if noted is not None:
-                own = sorted(slot for slot in needed if start <= slot < segment.stop)
-                asked = tuple([noted.registers.get(slot - start, slot - start) for slot in own])
+                own = [slot - start for slot in self._inside(values, segment) if slot in needed]
+                asked = tuple([noted.registers.get(local, local) for local in own])
                 read = _registers_read(noted, asked)
                 inside = [slot for slot in inside if slot - start in read]
-            needed.update(map(strand.sources.__getitem__, inside))
-        made = {s for s in strand.sources.values() if strand.made(s) is not None}
-        return frozenset(made - needed)
+            needed.update([strand.sources[slot] for slot in inside])
+        unread = [slot for slot in values if slot not in needed]
+        return frozenset([slot for slot in unread if type(strand.values[slot]) is State])
 
     def _look(self, ends: Sequence[State]) -> None:
         """Take in what has been recorded since the last time."""
