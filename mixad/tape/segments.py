@@ -261,9 +261,7 @@ class Run:
         segment, values = self._strand.segment(number), self.values
         for slot in self._inside(self._links, segment):
             source = self._strand.sources[slot]
-            if source in self._unread and values[source] is None:
-                values[source] = self._stand_in(source)
-            values[slot] = values[source]
+            values[slot] = self._stand_in(source) if source in self._unread else values[source]
         inside = self._inside(self._traced, segment)
         layout = tuple([describe_array(values[slot]) for slot in inside])  # links: no state knows
         self._layouts.append(self._known.setdefault(layout, layout))
