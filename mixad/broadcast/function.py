@@ -424,6 +424,7 @@ class BroadcastFunction(PickledFunction, Generic[R_co]):
         """Tell what computes values and gradients of a call with these arguments, and why.
 
         The kernel is that of `mixad.value_and_vjp`.  It is compiled if it has not been, not run.
+        `mixad.grad` makes no value, and may take the other strategy where both cost about the same.
 
         Parameters
         ----------
