@@ -429,11 +429,10 @@ def test_terms_that_read_one_array_in_different_ways_are_pulled_back_by_one_kern
     launches: list[Any],
 ) -> None:
     def f(x: Any) -> Any:
-        return sum((np.sin(n * x) * np.cos(x / n)).sum() for n in (1.0, 2.0, 3.0))
+        return sum((np.sin(n * x) * np.cos(x / n)).sum() for n in (1.0, 2.0))
 
     slopes = [
-        n * np.cos(n * X) * np.cos(X / n) - np.sin(n * X) * np.sin(X / n) / n
-        for n in (1.0, 2.0, 3.0)
+        n * np.cos(n * X) * np.cos(X / n) - np.sin(n * X) * np.sin(X / n) / n for n in (1.0, 2.0)
     ]
     np.testing.assert_allclose(mixad.grad(f)(X), sum(slopes), rtol=1e-13, atol=1e-14)
     assert len(launches) == 1
