@@ -256,7 +256,7 @@ def test_what_is_on_the_disk_needs_no_compiler(cuda, driver, monkeypatch):
     device = torch.device("cuda", 0)
     driver.compile(NOTHING, ["k"], device)
     monkeypatch.setattr(nvrtc, "_is_installed", lambda: False)
-    for name in ("compiled", "_version", "_architectures"):
+    for name in ("compile_text", "_version", "_architectures"):
         monkeypatch.setattr(nvrtc, name, missing)
     assert driver.compile(NOTHING, ["k"], device).keys() == {"k"}
     with pytest.raises(BackendError, match="NVRTC is not installed: python -m pip install"):
