@@ -1,8 +1,8 @@
 """A fit to more data than there is memory for: value and gradients of a loss, chunk by chunk.
 
-Chunks of 8 MiB are made by the tasks that read them, so that 1,000 of them, the size without
-options, are 8 GB that no file holds. Two processes of Dask with 1 GB each share them. The loss is
-Huber's, with a well, of a column's own place and scale. Beside mixad over the Dask array stand
+Chunks of 8 MiB are made by the tasks that read them; a size is in MiB, so that without options
+1,000 of them are 8 GB that no file holds. Two processes of Dask with 1 GB each share them. The loss
+is Huber's, with a well, of a column's own place and scale. Beside mixad over the Dask array stand
 `map_blocks` with each chunk's value and gradients: by mixad over NumPy, by JAX, and by NumPy with
 derivatives by hand.
 """
@@ -30,9 +30,9 @@ from benchmarks.peers.harness import (
     Unpack,
 )
 
-SIZES = (1000,)  # chunks
+SIZES = (8000,)  # MiB
 ROUNDS = 5
-ROWS, COLUMNS = 1 << 13, 1 << 7  # of a chunk
+ROWS, COLUMNS = 1 << 13, 1 << 7  # of a chunk, which has 8 MiB
 KINDS = 8  # chunks that differ: the expected sums are those of so many
 WORKERS, MEMORY = 2, "1GB"
 BY_HAND = "map_blocks of mixad's kernel"
@@ -196,10 +196,11 @@ def contenders(client: Any, chunks: int, seed: int) -> Mapping[str, Contender]:
 
 
 def cases(sizes: Sequence[int], seed: int) -> Iterator[Case]:
-    """Yield a case for each number of chunks."""
+    """Yield a case for each size."""
     with ExitStack() as stack:
         client = cluster(stack)
-        for chunks in sizes:
+        for size in sizes:
+            chunks = max(size // 8, 1)
             found = contenders(client, chunks, seed)
             yield Case(
                 "larger_than_memory",
