@@ -1045,8 +1045,8 @@ class _Walk:
             other = self._last_reader(register)
             if other is None or other is group or not _is_alike(other.members[0], group.members[0]):
                 continue
-            is_dear = len(group.members) > 1 and group.cost + other.cost > _MAX_COST_SHARED
-            if not is_dear and self._planner.takes(other, group):
+            is_costly = len(group.members) > 1 and group.cost + other.cost > _MAX_COST_SHARED
+            if not is_costly and self._planner.takes(other, group):
                 del self._groups[group]
                 group = other
         return group
