@@ -338,7 +338,9 @@ def test_many_shapes_are_differentiated_once(monkeypatch: pytest.MonkeyPatch) ->
     bump = mixad.broadcast(lambda x: 1.0 / (1.0 + x * x))
     for n in range(2, 20):
         mixad.grad(lambda x: bump(x).sum(axis=0, keepdims=True).sum())(np.ones((n, 2)))
-    assert len(derived) == 1
+    names = [args[0].name for args in derived]
+    assert names.count("sum") <= 1  # of the outer sum, which another test may have derived
+    assert len(names) - names.count("sum") == 1
 
 
 def test_the_backward_pass_is_linear_in_the_number_of_terms(
